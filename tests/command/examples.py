@@ -5,7 +5,7 @@
 In a manual page every block from .EX to .EE is shell code, and must succeed. A block is left out if the line before it is
 a comment that begins with "not run:". In a help text every indented line that calls one of our programs is an example. The
 examples of one text run one after the other, in a directory that has the files they name (prepare()). Programs that are
-not installed here are replaced by ones that do nothing.
+not installed are replaced by programs that do nothing.
 
 usage: examples.py SOURCE_ROOT BUILD_ROOT journals|no-journals
 """
@@ -33,7 +33,7 @@ test -z "$2" || echo "$1" > "$2"
 """
 AUDIO = ("a.wav", "data/b.wav", "data/more/c.wav", "data/audio/d.wav", "talks/more/e.mp3", "talks/f.flac", "talks/g.mp3",
          "calls/h.wav", "clips/i.wav")
-# Only the demo model is in the tree. The last --model-size counts.
+# Only the demo model is in the tree, so its size is appended. The last --model-size counts.
 WITH_DEMO_MODEL = """#!/bin/sh
 case "$0 $1" in *" transcribe" | *launcher*) set -- "$@" --model-size demo ;; esac
 exec {program} "$@"
@@ -48,14 +48,14 @@ HELP_NOT_RUN = ("4711", "run.failed.jsonl")  # need a job with this number, and 
 
 
 def of_page(page):
-    """The examples of a manual page that can be run."""
+    """The runnable examples of a manual page."""
     blocks = re.findall(r'^(\.\\" not run:.*\n)?\.EX\n(.*?)^\.EE', page.read_text(), re.MULTILINE | re.DOTALL)
     plain = {r"\-": "-", r"\e": "\\", r"\(aq": "'", r"\(dq": '"'}
     return [re.sub(r"\\(-|e|\(aq|\(dq)", lambda escape: plain[escape[0]], text) for skipped, text in blocks if not skipped]
 
 
 def of_help(*command):
-    """The examples of a help text that can be run. Two blanks end an example; an explanation may follow."""
+    """The runnable examples of a help text. Two blanks end an example. An explanation may follow."""
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     lines = re.findall(r"^  (\S.*)$", re.sub(r"\\\n +", "", text), re.MULTILINE)
     calls = [line.split("  ")[0] for line in lines if re.match(r"(\S+=\S+ |\w+ \| )?(gpu-dispatch|launcher_multigpu) ", line)]
@@ -114,7 +114,7 @@ def prepare(directory, source, env, with_journal):
 
 def try_examples(name, examples, source, build, journals):
     """Runs the examples of one text."""
-    assert examples, "it has no example"
+    assert examples, "the text has no example"
     with tempfile.TemporaryDirectory(prefix="gd-examples-") as made:
         directory = pathlib.Path(made)
         env = environment(directory, build)
@@ -125,7 +125,7 @@ def try_examples(name, examples, source, build, journals):
 
 
 def texts(source, build):
-    """(name, examples) of every text that has some."""
+    """(name, examples) of every text that has examples."""
     for page in sorted((source / "man").glob("gpu-dispatch*.[15]")):
         yield page.name, of_page(page)
     for topic in HELP:

@@ -3,21 +3,21 @@
 
     examples.py BUILD_DIR [DOCUMENT...]
 
-A document is run in a directory of its own, from top to bottom, with the command, the library and the Python package of
-BUILD_DIR. The directory holds nothing but links to examples/ and tests/. What a block means:
+A document is run from top to bottom in its own directory, with the command, the library and the Python package of
+BUILD_DIR. At the start the directory has only links to examples/ and tests/. The kinds of blocks:
 
     ```sh                   run by bash; it must end with status 0
     ```LANG title="NAME"    written to the file NAME
-    ```LANG                 c, python: must have a title or a comment, so that no program goes untested by mistake
+    ```LANG                 for c and python, a title or a comment is required, so that every program is tested
 
-A comment in the line before a block changes that:
+A comment in the line before a block changes how it is treated:
 
     <!-- not run: REASON -->    the block is left out
     <!-- needs: PART, ... -->   the block is left out if BUILD_DIR lacks PART (python, journal, http or transcribe), or
                                 if the machine has no program of that name
     <!-- prints -->             the block is what the block before it printed to standard output
 
-`sleep` returns at once here: examples sleep only to give a reader something to look at. Prints a line for each
+`sleep` returns at once here, because examples sleep only to give a reader time to watch. Prints a line for each
 document and, last, "N passed, N failed".
 """
 import os
@@ -33,7 +33,7 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 PROGRAMS = ("c", "python")
 FENCE = re.compile(r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?$")
 COMMENT = re.compile(r"^<!-- (?P<what>not run|needs|prints)(?:: (?P<value>.*))? -->$")
-# The environment of a reader who has set nothing.
+# Variables that a new user has not set.
 UNSET = ("CUDA_VISIBLE_DEVICES", "GPU_DISPATCH_SIM", "GPU_DISPATCH_HTTP_TOKEN", "PARALLEL_SHELL", "NO_COLOR")
 LIMIT_S = 300
 
@@ -64,11 +64,11 @@ def blocks_of(document):
             block.text += line + "\n"
         before = line
     if block is not None:
-        raise Failed(f"line {block.line}: the block has no end")
+        raise Failed(f"line {block.line}: the end of the block is missing")
 
 
 def parts_of_the_build():
-    """What this build can do beyond the command itself."""
+    """The optional parts of this build."""
     command = BUILD / "gpu-dispatch"
 
     def works(*words):
@@ -103,7 +103,7 @@ def environment(directory):
 
 
 def fill(directory):
-    """The Python that the package was built for, a `sleep` that does not, and what examples use of the tree."""
+    """Adds the Python that the package was built for, a `sleep` that returns at once, and links to the tree."""
     programs = {"sleep": "exit 0"}
     interpreter = BUILD / "python" / "interpreter"
     if interpreter.exists():
@@ -131,14 +131,14 @@ def has_part(name, parts):
 
 
 def run_block(block, directory, printed, parts):
-    """Returns what a later `prints` block is compared with."""
+    """Returns the output that a later `prints` block is compared with."""
     if block.what == "not run":
         return None
     if block.what == "needs" and not all(has_part(name, parts) for name in block.value.split(", ")):
         return None
     if block.what == "prints":
         if printed is not None and printed.strip() != block.text.strip():
-            raise Failed(f"line {block.line}: expected\n{block.text}and it printed\n{printed}")
+            raise Failed(f"line {block.line}: expected\n{block.text}but the output was\n{printed}")
         return None
     if block.title:
         path = directory / block.title
@@ -146,7 +146,7 @@ def run_block(block, directory, printed, parts):
         path.write_text(block.text, encoding="utf-8")
         return printed
     if block.language in PROGRAMS:
-        raise Failed(f"line {block.line}: a program without a title; give it one, or say why it is not run")
+        raise Failed(f"line {block.line}: a program without a title; add a title, or a comment with the reason why it is not run")
     return run_shell(block, directory) if block.language == "sh" else None
 
 

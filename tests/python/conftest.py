@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The same environment on every machine and for every user: only the devices that a test makes up, no settings of the
-user for the package or for Rich, and the signals as a shell has them."""
+"""Gives the tests the same environment on every machine and for every user. There are only simulated devices. Settings
+of the user for the package and for Rich are removed. Signals have the handlers and the mask that a shell gives a
+program."""
 import atexit
 import os
 import shutil
@@ -16,10 +17,10 @@ for name in list(os.environ):
 
 os.environ["GPU_DISPATCH_NVML"] = "/nonexistent"
 os.environ["GPU_DISPATCH_SYSFS"] = "/nonexistent"
-os.environ["GPU_DISPATCH_JOBS"] = tempfile.mkdtemp(prefix="gd_jobs_")  # hides the runs of others
+os.environ["GPU_DISPATCH_JOBS"] = tempfile.mkdtemp(prefix="gd_jobs_")  # hides other runs on this machine
 atexit.register(shutil.rmtree, os.environ["GPU_DISPATCH_JOBS"], True)
 
-# In the background of a script, or under nohup, these are ignored, and Python then has no handler for Ctrl-C.
+# In the background of a script, or under nohup, these signals are ignored. Then Python has no handler for Ctrl-C.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):

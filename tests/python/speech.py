@@ -1,4 +1,4 @@
-"""For tests that transcribe: whether this build can transcribe, and the clips."""
+"""Helpers for tests that transcribe: whether this build can transcribe, and the clips."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(gpu_dispatch.__file__).parents[2]
 CLIPS = ROOT / "tests" / "data" / "speech"
 
-#: The plugin is built where whisper.cpp was found.
+#: The plugin is built only if whisper.cpp was found.
 CAN_TRANSCRIBE = (BUILD / "apps" / "transcribe" / "transcribe.so").exists()
 WITHOUT = "no transcriber in this build (it needs whisper.cpp, libsndfile, libsoxr)"
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The demo model can be found, and no other: what the user has of his own is not looked at."""
+    """An environment in which only the demo model can be found, no model of the user."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "WHISPER_", "XDG_"))}
     return {**env, "HOME": str(home), "GPU_DISPATCH_MODELS": str(ROOT / "models")}
 
@@ -31,7 +31,7 @@ def spoken() -> dict[str, str]:
     return {clip: text for clip, text, *_ in (line.split("\t") for line in lines)}
 
 
-#: A few that the demo model gets right.
+#: A few clips that the demo model transcribes correctly.
 SURE = dict(list(spoken().items())[:4])
 
 
@@ -47,7 +47,7 @@ class _Info(ctypes.Structure):  # libsndfile's SF_INFO
 
 
 def make_wav(clip: str, path: Path) -> None:
-    """A clip as a WAV file. The library that reads it is there where the transcriber is."""
+    """Writes a clip as a WAV file. It uses libsndfile, which every build with a transcriber has."""
     lib = ctypes.CDLL(ctypes.util.find_library("sndfile"))
     lib.sf_open.restype = ctypes.c_void_p
     lib.sf_readf_short.restype = ctypes.c_int64

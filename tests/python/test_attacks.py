@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the package must survive: workers killed by the hundred, a gigabyte each way, Ctrl-C from a terminal, a notebook."""
+"""Hard cases for the package: hundreds of killed workers, items and results of a gigabyte, Ctrl-C in a terminal, a
+notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 from gpu_dispatch import BaseWorker, Dispatcher
 
 SANITIZED = "LD_PRELOAD" in os.environ  # a process then takes many times as long to start
-LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
+LONG = 250  # seconds: for events that come at once, except on a busy machine; a test that hangs is ended a little later
 
 
 class Pid(BaseWorker):
@@ -35,8 +36,8 @@ class Doubles(BaseWorker):
 
 @pytest.mark.timeout(1500)  # on a busy machine 500 processes take minutes to start
 @pytest.mark.parametrize("n, kills", [(20_000, 20), pytest.param(200_000, 500, marks=pytest.mark.slow)])
-def test_workers_killed(n, kills):
-    """No task is lost and none comes twice. The worker that is killed has just answered, so it had more to do."""
+def test_no_task_is_lost_when_workers_are_killed(n, kills):
+    """No task is lost, and none is reported twice. Each killed worker has just returned a result and has more tasks."""
     seen = [0] * n
     done, killed = 0, []
 
@@ -49,7 +50,7 @@ def test_workers_killed(n, kills):
             try:
                 os.kill(result[1], signal.SIGKILL)
             except ProcessLookupError:
-                return  # of a process that was killed before this answer was read
+                return  # the process that returned this result is already dead
             killed.append(result[1])
 
     errors = []
@@ -67,12 +68,12 @@ def available():
     try:
         with open("/sys/fs/cgroup/memory.max") as most:
             return min(free, int(most.read()))
-    except (OSError, ValueError):  # there is no limit, or it is kept elsewhere
+    except (OSError, ValueError):  # there is no limit, or it is stored in another file
         return free
 
 
-@pytest.mark.skipif(available() < 6 << 30, reason="a gigabyte, five times over on its way, is more than is free")
-def test_a_gigabyte_each_way():
+@pytest.mark.skipif(available() < 6 << 30, reason="needs 6 GiB of free memory, for five copies of a gigabyte")
+def test_item_and_result_of_a_gigabyte():
     results = []
     item = np.full(1 << 27, 1.5)
     item[-1] = 7
@@ -126,7 +127,7 @@ IN_A_NOTEBOOK = [
     print(sorted(found))
     """,
     """
-    class Squares(BaseWorker):  # of the notebook itself: cloudpickle sends it
+    class Squares(BaseWorker):  # defined in the notebook itself, so cloudpickle sends it
         def setup(self, gpu_id, seed):
             pass
 
@@ -149,13 +150,13 @@ MODULE = """
 """
 
 
-@pytest.mark.skipif(SANITIZED, reason="the kernel is another program, which has no sanitizer to preload")
-def test_a_notebook(tmp_path, monkeypatch):
+@pytest.mark.skipif(SANITIZED, reason="the kernel is another program, without the preloaded sanitizer")
+def test_dispatcher_in_a_notebook(tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
     pytest.importorskip("cloudpickle")
-    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):  # not the user's, who may have none
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):  # the user's directories are not used
         (tmp_path / name).mkdir(mode=0o700)
         monkeypatch.setenv(name, str(tmp_path / name))
     (tmp_path / "worker_of_a_notebook.py").write_text(textwrap.dedent(MODULE))

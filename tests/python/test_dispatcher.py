@@ -1,4 +1,4 @@
-"""The dispatching side: Dispatcher.run() and what it promises. Devices are simulated by numbers: no GPU is needed."""
+"""The dispatching side: Dispatcher.run() and its guarantees. Devices are only numbers here, so no GPU is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENT = {"cancel_grace": LONG, "cleanup_grace": LONG}
 
 
 class Echo(BaseWorker):
-    """Does what the item says."""
+    """Calls the item if it is a function, otherwise returns it."""
 
     def setup(self, gpu_id, seed, **kwargs):
         self.gpu_id, self.seed, self.kwargs = gpu_id, seed, kwargs
@@ -57,7 +57,7 @@ class Loads(Echo):
 
 
 class Marked:
-    """An item that can be watched going away."""
+    """An item that can be weakly referenced, so that tests see when it is freed."""
 
     def __init__(self, number):
         self.number = number
@@ -69,7 +69,7 @@ class Unpicklable:
 
 
 class Unreadable:
-    """Can be pickled in a worker, and not be unpickled here."""
+    """Can be pickled in a worker, but not unpickled in this process."""
 
     def __reduce__(self):
         return unreadable, (os.getpid(),)
@@ -123,7 +123,7 @@ class FailOnce:
 
 
 class Log:
-    """Keeps what the callbacks are told, as message objects in order."""
+    """Stores the arguments of callbacks, as message objects in order."""
 
     def __init__(self):
         self.events = []
@@ -182,12 +182,12 @@ def test_every_item_comes_back_once():
     [None, True, False, 0, -1, 2**63, -(2**200), 1.5, "", "é☃" * 50, b"", b"x" * 100_000, [1, {"a": (2,)}], "s" * 300_000],
     ids=lambda value: f"{type(value).__name__}-{len(repr(value))}",
 )
-def test_values_travel(value):
+def test_values_come_back_unchanged(value):
     result = run([value]).results[0]
     assert result == value and type(result) is type(value)
 
 
-def test_any_iterable_will_do():
+def test_any_iterable_is_accepted():
     assert run([7, 8]).results == {0: 7, 1: 8}
     assert run({"a": 1}).results == {0: "a"}
     assert run(iter(())).results == {}
@@ -238,7 +238,7 @@ def test_large_result_may_be_kept():
 # --- callbacks ---
 
 
-def test_started_comes_before_the_end():
+def test_on_task_start_is_called_before_the_end_of_the_task():
     log = run(range(300), gpu_ids=[0, 1], left_out=())
     begun = set()
     for event in log.events[:-1]:
@@ -265,11 +265,11 @@ def test_error_without_on_error_is_only_counted():
 
 
 def test_timeout():
-    log = run([spin, spin], task_timeout=0.3)  # others could pass it too, where the machine stands still
+    log = run([spin, spin], task_timeout=0.3)  # no other tasks: on a stalled machine they could exceed the limit too
     assert log.events == [protocol.TaskTimeout(0, 0.3, 0), protocol.TaskTimeout(1, 0.3, 0), "exit"]
 
 
-def test_timeouts_are_retried_where_that_is_asked_for():
+def test_timeouts_are_retried_with_retry_timeouts():
     dispatcher = Dispatcher(Echo, [0], retries=2, retry_delay=0.001, retry_timeouts=True)
     dispatcher.run([spin], print, task_timeout=0.3)
     stats = dispatcher.get_stats()
@@ -290,20 +290,20 @@ def test_worker_that_exits_is_replaced():
     exits = []
     log = run(
         [1, leave, 2],
-        options={"crash_limit": 2, "on_worker_exit": lambda *told: exits.append(told)},
+        options={"crash_limit": 2, "on_worker_exit": lambda *args: exits.append(args)},
     )
     assert log.results == {0: 1, 2: 2} and "exit" in log.errors[1]
     assert len(exits) == 2 and exits[0][:2] == (0, 0) and exits[0][3] is False
 
 
-def test_setup_failure_of_one():
+def test_setup_fails_on_one_gpu():
     log = run(range(20), FailsOnOne, gpu_ids=[0, 1], options=PATIENT)
     (failure,) = log.of(protocol.SetupFailed)
     assert failure.gpu_id == 1 and "OSError: no model for 1" in failure.error
     assert len(log.results) == 20
 
 
-def test_setup_failure_of_all():
+def test_setup_fails_on_all_gpus():
     log = Log()
     dispatcher = Dispatcher(FailsOnOne, [0, 1])
     with pytest.raises(RuntimeError, match="^All workers failed during setup: OSError: no model for [01]$"):
@@ -315,24 +315,24 @@ def test_setup_failure_of_all():
 
 def test_cleanup_failure():
     failures = []
-    run([1], FailsInCleanup, options={"on_cleanup_fail": lambda *told: failures.append(told)})
+    run([1], FailsInCleanup, options={"on_cleanup_fail": lambda *args: failures.append(args)})
     ((gpu_id, error),) = failures
     assert gpu_id == 0 and "LookupError: nothing to clean" in error
 
 
-def test_exit_comes_last_and_once():
+def test_on_exit_is_called_once_and_last():
     log = run(range(50), gpu_ids=[0, 1])
     assert log.events.index("exit") == len(log.events) - 1
 
 
-def test_callbacks_run_on_the_caller_and_the_generator_elsewhere():
+def test_callbacks_run_on_the_calling_thread_and_the_generator_on_another():
     threads = {}
 
     def items():
         threads["generator"] = threading.get_ident()
         yield 1
 
-    Dispatcher(Echo, [0]).run(items(), lambda *told: threads.update(callback=threading.get_ident()))
+    Dispatcher(Echo, [0]).run(items(), lambda *args: threads.update(callback=threading.get_ident()))
     assert threads["callback"] == threading.get_ident() != threads["generator"]
 
 
@@ -357,7 +357,7 @@ def test_callback_that_raises():
 
 @pytest.mark.parametrize("name", ["on_error", "on_timeout", "on_setup_fail", "on_task_start", "on_exit"])
 def test_any_callback_may_raise(name):
-    def callback(*told):
+    def callback(*args):
         raise ZeroDivisionError(name)
 
     callbacks = {**Log().callbacks("on_task_start"), name: callback}
@@ -381,7 +381,7 @@ def test_generator_that_raises():
     assert len(log.results) == 100 and log.events[-1] == "exit"
 
 
-def test_generator_that_is_wrong_from_the_start():
+def test_generator_that_raises_before_its_first_item():
     def items():
         raise ArithmeticError
         yield
@@ -427,7 +427,7 @@ def test_generator_may_wait_for_its_own_results():
 
 
 @pytest.mark.parametrize("queue_size", [1, 4, 100])
-def test_generator_is_not_asked_for_more_than_the_queue_holds(queue_size):
+def test_generator_is_at_most_queue_size_ahead(queue_size):
     state = {"taken": 0, "done": 0, "most": 0}
 
     def items():
@@ -440,7 +440,7 @@ def test_generator_is_not_asked_for_more_than_the_queue_holds(queue_size):
         state["done"] += 1
 
     Dispatcher(Echo, [0], queue_size=queue_size).run(items(), on_success)
-    # The one being told is done for the library and not yet counted here.
+    # The task that is being reported is finished for the library, but not yet counted here.
     assert 1 <= state["most"] <= queue_size + 1
 
 
@@ -451,8 +451,8 @@ def test_large_items_wait_for_room():
     }
 
 
-def test_blocked_generator_does_not_hold_up_the_end():
-    """run() returns though the generator's turn never ends; when it does, its thread lets go of it."""
+def test_blocked_generator_does_not_delay_the_end():
+    """run() returns although the generator is still blocked. When the generator continues, its thread releases it."""
     dispatcher, blocked, never, gone = Dispatcher(Echo, [0]), threading.Event(), threading.Event(), threading.Event()
 
     def items():
@@ -461,7 +461,7 @@ def test_blocked_generator_does_not_hold_up_the_end():
         never.wait()
         yield 2
 
-    def on_success(*told):
+    def on_success(*args):
         blocked.wait()
         dispatcher.shutdown()
 
@@ -484,7 +484,7 @@ def test_generator_in_an_endless_loop_is_ended():
         finally:
             ended.set()
 
-    dispatcher.run(items(), lambda *told: dispatcher.shutdown())
+    dispatcher.run(items(), lambda *args: dispatcher.shutdown())
     assert ended.wait(LONG)
 
 
@@ -509,7 +509,7 @@ def test_shutdown_from_another_thread():
     dispatcher, begun = Dispatcher(Echo, [0]), threading.Event()
     thread = threading.Thread(target=lambda: (begun.wait(), dispatcher.shutdown()))
     thread.start()
-    dispatcher.run(iter(int, 1), lambda *told: begun.set())
+    dispatcher.run(iter(int, 1), lambda *args: begun.set())
     thread.join()
 
 
@@ -517,7 +517,7 @@ def test_statistics():
     dispatcher = Dispatcher(Echo, [0])
     assert dispatcher.get_stats()["completed"] == 0
     during = []
-    dispatcher.run([1, fail, 2], lambda *told: during.append(dispatcher.get_stats()), total_tasks=3)
+    dispatcher.run([1, fail, 2], lambda *args: during.append(dispatcher.get_stats()), total_tasks=3)
     stats = dispatcher.get_stats()
     wanted = {"pending": 0, "running": 0, "completed": 2, "failed": 1, "timeouts": 0, "total": 3, "taken": 3}
     assert {name: stats[name] for name in wanted} == wanted
@@ -537,16 +537,16 @@ def test_statistics_of_timeouts():
     assert worker["timeouts"] == 2 and worker["completed"] == 0
 
 
-def test_total_is_what_was_taken_if_nobody_knows_better():
+def test_total_is_the_number_of_items_taken_if_not_given():
     dispatcher = Dispatcher(Echo, [0])
-    dispatcher.run(range(12), lambda *told: None)
+    dispatcher.run(range(12), lambda *args: None)
     assert dispatcher.get_stats()["total"] == 12
 
 
 # --- several runs ---
 
 
-def test_twice():
+def test_dispatcher_can_run_twice():
     dispatcher = Dispatcher(Echo, [0])
     for n in (10, 20):
         log = Log()
@@ -554,7 +554,7 @@ def test_twice():
         assert len(log.results) == n and dispatcher.get_stats()["completed"] == n
 
 
-def test_two_at_once_and_in_threads():
+def test_two_runs_at_once_in_threads():
     shared = Dispatcher(Echo, [0])
     logs = [Log() for _ in range(4)]
 
@@ -574,7 +574,7 @@ def test_two_at_once_and_in_threads():
 
 def test_run_inside_a_callback():
     inner = Log()
-    Dispatcher(Echo, [0]).run([1], lambda *told: Dispatcher(Echo, [0]).run(range(10), **inner.callbacks()))
+    Dispatcher(Echo, [0]).run([1], lambda *args: Dispatcher(Echo, [0]).run(range(10), **inner.callbacks()))
     assert len(inner.results) == 10
 
 
@@ -590,7 +590,7 @@ def run_in_child():
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_fork_before_and_after():
+def test_run_in_a_forked_child_before_and_after_a_run():
     assert run_in_child() == 0
     assert len(run(range(100)).results) == 100
     assert run_in_child() == 0
@@ -600,7 +600,7 @@ def test_fork_before_and_after():
 def test_fork_from_a_callback():
     codes = []
 
-    def on_success(*told):
+    def on_success(*args):
         pid = os.fork()
         if pid == 0:
             os._exit(7)
@@ -619,7 +619,7 @@ def interrupt_then_wait(never):
     never.wait()
 
 
-def test_ctrl_c_while_it_sleeps():
+def test_ctrl_c_while_run_sleeps():
     log, never = Log(), threading.Event()
     with pytest.raises(KeyboardInterrupt):
         Dispatcher(Echo, [0]).run(interrupt_then_wait(never), **log.callbacks())
@@ -647,11 +647,11 @@ def test_ctrl_c_while_a_task_is_stuck():
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        Dispatcher(Echo, [0]).run([spin], lambda *told: None, on_task_start=on_task_start)
+        Dispatcher(Echo, [0]).run([spin], lambda *args: None, on_task_start=on_task_start)
     assert started == [0]
 
 
-def test_handlers_run_while_it_sleeps():
+def test_signal_handlers_run_while_run_sleeps():
     dispatcher, never, seen = Dispatcher(Echo, [0]), threading.Event(), []
 
     def items():
@@ -665,14 +665,14 @@ def test_handlers_run_while_it_sleeps():
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        dispatcher.run(items(), lambda *told: None)
+        dispatcher.run(items(), lambda *args: None)
     finally:
         signal.signal(signal.SIGUSR1, before)
         never.set()
     assert seen == [signal.SIGUSR1]
 
 
-def test_wakeup_descriptor_is_passed_on_and_given_back():
+def test_previous_wakeup_descriptor_gets_signals_and_is_restored():
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     os.set_blocking(reader, False)
@@ -680,7 +680,7 @@ def test_wakeup_descriptor_is_passed_on_and_given_back():
     never = threading.Event()
     try:
         with pytest.raises(KeyboardInterrupt):
-            Dispatcher(Echo, [0]).run(interrupt_then_wait(never), lambda *told: None)
+            Dispatcher(Echo, [0]).run(interrupt_then_wait(never), lambda *args: None)
     finally:
         now = signal.set_wakeup_fd(-1)
         never.set()
@@ -690,7 +690,7 @@ def test_wakeup_descriptor_is_passed_on_and_given_back():
     os.close(writer)
 
 
-def test_signals_are_left_alone_in_other_threads():
+def test_signal_handling_is_not_changed_in_other_threads():
     seen = []
     thread = threading.Thread(target=lambda: seen.append(len(run(range(10)).results)))
     before = signal.set_wakeup_fd(-1)
@@ -699,7 +699,7 @@ def test_signals_are_left_alone_in_other_threads():
     assert signal.set_wakeup_fd(before) == -1 and seen == [10]
 
 
-def test_generator_has_the_signals_of_the_caller():
+def test_generator_has_the_signal_mask_of_the_caller():
     masks = []
 
     def items():
@@ -719,7 +719,7 @@ class NoProcess(BaseWorker):
 
 
 @pytest.mark.parametrize("worker_cls", [int, object, None, "Echo", Echo(), NoProcess, BaseWorker])
-def test_what_is_no_worker_class(worker_cls):
+def test_not_a_worker_class(worker_cls):
     with pytest.raises(TypeError):
         Dispatcher(worker_cls, [0])
 
@@ -775,7 +775,7 @@ def test_wrong_arguments_of_run(kwargs, error):
         Dispatcher(Echo, [0]).run(**{"generator": [1], "on_success": print, **kwargs})
 
 
-def test_exit_is_called_even_if_nothing_could_be_started():
+def test_on_exit_is_called_even_if_the_run_could_not_start():
     exits = []
     with pytest.raises(TypeError):
         Dispatcher(Echo, [0]).run([1], print, on_exit=lambda: exits.append(1), model=Unpicklable())
@@ -784,7 +784,7 @@ def test_exit_is_called_even_if_nothing_could_be_started():
     assert exits == [1, 1]
 
 
-def test_native_run_refuses_what_it_does_not_know():
+def test_native_run_refuses_wrong_options():
     from gpu_dispatch import _native
 
     with pytest.raises(TypeError, match="unknown option 'colour'"):
@@ -803,7 +803,7 @@ def test_native_run_refuses_what_it_does_not_know():
 # --- references ---
 
 
-def test_nothing_is_kept():
+def test_items_and_results_are_released():
     def on_success(task_id, result, worker_id):
         nonlocal alive
         alive += result.number == task_id
@@ -825,7 +825,7 @@ def test_nothing_is_kept():
 
 
 @pytest.mark.parametrize("how", ["callback", "generator"])
-def test_nothing_is_kept_after_an_exception(how):
+def test_items_and_results_are_released_after_an_exception(how):
     class Mine(Exception):
         pass
 
@@ -850,8 +850,8 @@ def test_nothing_is_kept_after_an_exception(how):
 
 
 def least_growth(counts):
-    """From one to the next: a leak is in each, and what others in this process do meanwhile (pytest is sent the names
-    of the next tests) in one."""
+    """The smallest growth from one count to the next. A leak is in every one. Other work of this process (pytest
+    receives the names of the next tests) is in one only."""
     return min(b - a for a, b in zip(counts, counts[1:]))
 
 
@@ -860,7 +860,7 @@ def test_small_numbers_leak_nothing():
     dispatcher = Dispatcher(Echo, [0])
 
     def blocks_after(n):
-        dispatcher.run(range(1000, 1000 + n), lambda *told: None)
+        dispatcher.run(range(1000, 1000 + n), lambda *args: None)
         gc.collect()
         return sys.getallocatedblocks()
 
@@ -873,12 +873,12 @@ def test_runs_leak_nothing():
 
     def several():
         for _ in range(10):
-            dispatcher.run([1, "text", fail], lambda *told: None, on_error=lambda *told: None)
+            dispatcher.run([1, "text", fail], lambda *args: None, on_error=lambda *args: None)
         gc.collect()
         return sys.getallocatedblocks()
 
     several()
-    assert least_growth([several() for _ in range(4)]) < 10  # not one for each run
+    assert least_growth([several() for _ in range(4)]) < 10  # less than one block per run
 
 
 def test_message_classes_can_be_pickled():

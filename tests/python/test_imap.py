@@ -10,7 +10,7 @@ import pytest
 
 from gpu_dispatch import BaseWorker, Dispatcher, TaskFailed
 
-LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
+LONG = 250  # seconds: for events that come at once, except on a busy machine; a test that hangs is ended a little later
 
 
 class Square(BaseWorker):
@@ -38,7 +38,7 @@ def threads():
 
 @pytest.fixture(autouse=True)
 def no_thread_outlives_its_test():
-    """One that has told the end may still be on its way out."""
+    """A thread that has reported its end may need a moment to exit."""
     yield
     gc.collect()
     for thread in threads():
@@ -46,19 +46,19 @@ def no_thread_outlives_its_test():
     assert not threads()
 
 
-def test_in_order(dispatcher):
+def test_imap_keeps_the_order(dispatcher):
     assert list(dispatcher.imap(range(5000), add=1)) == [n * n + 1 for n in range(5000)]
 
 
-def test_unordered(dispatcher):
+def test_imap_unordered_returns_every_result(dispatcher):
     assert sorted(dispatcher.imap_unordered(range(5000))) == [n * n for n in range(5000)]
 
 
-def test_nothing_to_do(dispatcher):
+def test_empty_iterable(dispatcher):
     assert list(dispatcher.imap([])) == []
 
 
-def test_failed_task_raises_and_the_next_follows(dispatcher):
+def test_failed_task_raises_and_the_next_result_follows(dispatcher):
     results = dispatcher.imap([1, "fail", 3])
     assert next(results) == 1
     with pytest.raises(TaskFailed, match="KeyError: 'words'") as caught:
@@ -87,7 +87,7 @@ def test_iterable_that_raises(dispatcher):
     assert list(results) == []
 
 
-def test_setup_failure_reaches_the_taker(dispatcher):
+def test_setup_failure_is_raised_in_the_iterator(dispatcher):
     with pytest.raises(RuntimeError, match="All workers failed during setup") as caught:
         list(dispatcher.imap(range(100), add=-1))
     assert "add is negative" in str(caught.value.__cause__)
@@ -101,7 +101,7 @@ def test_wrong_arguments(dispatcher):
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_no_further_ahead_than_the_queue(dispatcher, ordered):
+def test_run_is_at_most_queue_size_ahead(dispatcher, ordered):
     taken = 0
 
     def items():
@@ -121,7 +121,7 @@ def test_closing_ends_the_run(dispatcher):
     assert not threads() and list(results) == []
 
 
-def test_losing_it_ends_the_run(dispatcher):
+def test_dropping_the_last_reference_ends_the_run(dispatcher):
     for result in dispatcher.imap(iter(int, 1)):
         assert result == 0
         break
@@ -143,7 +143,7 @@ def test_closing_while_the_iterable_is_blocked(dispatcher):
     never.set()
 
 
-def test_two_at_once(dispatcher):
+def test_two_iterators_at_the_same_time(dispatcher):
     one, two = dispatcher.imap(range(500)), dispatcher.imap(range(500), add=1)
     assert [b - a for a, b in zip(one, two)] == [1] * 500
 
@@ -156,7 +156,7 @@ def test_async(dispatcher):
 
 
 def test_async_does_not_block_the_loop(dispatcher):
-    """The items come from the loop itself, one for each result: it must be free to give them."""
+    """The event loop itself supplies the items, one after each result. So the loop must never be blocked."""
     items, ready = [1], threading.Semaphore(1)
 
     def source():

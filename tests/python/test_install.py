@@ -1,4 +1,4 @@
-"""What `pip install .` gives in an environment of its own, and the README's example run from there."""
+"""Installs the package with `pip install .` into a fresh environment, and runs the README's example there."""
 
 import importlib.metadata
 import json
@@ -18,24 +18,25 @@ OURS = ("PYTHONPATH", "PYTHONMALLOC", "LD_PRELOAD", "GPU_DISPATCH_HOST", "CFLAGS
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="the same as without a sanitizer, and slower"),
-    pytest.mark.timeout(1500),  # all of it is compiled once more
+    pytest.mark.timeout(1500),  # everything is compiled again
 ]
 
-# What pip says where it cannot get what builds the package.
-NOT_TO_BE_HAD = r"No matching distribution found for (meson|ninja)|Max retries exceeded|Read timed out|Connection broken"
+# Messages of pip if it cannot download the tools that build the package.
+NOT_AVAILABLE = r"No matching distribution found for (meson|ninja)|Max retries exceeded|Read timed out|Connection broken"
 
 
-def stranger():
+def user_environment():
     """The environment of a user without a build directory."""
     return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
 def run(*command, cwd):
-    return subprocess.run(command, cwd=cwd, env=stranger(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return subprocess.run(command, cwd=cwd, env=user_environment(), stdin=subprocess.DEVNULL, capture_output=True,
+    text=True)
 
 
 def same_libraries():
-    """whisper.cpp is where this build has it from."""
+    """Options that make pip's build find whisper.cpp in the same place as this build."""
     known = json.loads((speech.BUILD / "meson-info" / "intro-buildoptions.json").read_text(encoding="utf-8"))
     path = next(option["value"] for option in known if option["name"] == "pkg_config_path")
     return [f"--config-settings=setup-args=-Dpkg_config_path={','.join(path)}"] if path else []
@@ -49,10 +50,10 @@ def installed(tmp_path_factory):
     python = directory / "venv" / "bin" / "python"
     options = ["--disable-pip-version-check", f"--config-settings=build-dir={directory / 'build'}", *same_libraries()]
     done = run(python, "-m", "pip", "install", *options, ROOT, cwd=directory)
-    said = done.stdout + done.stderr
-    if done.returncode != 0 and re.search(NOT_TO_BE_HAD, said):
-        pytest.skip("the build's own requirements cannot be had here")
-    assert done.returncode == 0, said
+    output = done.stdout + done.stderr
+    if done.returncode != 0 and re.search(NOT_AVAILABLE, output):
+        pytest.skip("pip cannot download what the build needs")
+    assert done.returncode == 0, output
     return python
 
 
@@ -60,7 +61,7 @@ def site_packages(python):
     return next((python.parents[1] / "lib").glob("python*/site-packages"))
 
 
-def test_brings_the_package_and_nothing_else(installed):
+def test_wheel_has_the_package_and_nothing_else(installed):
     dist = next(importlib.metadata.distributions(name="gpu_dispatch", path=[str(site_packages(installed))]))
     tops = {file.parts[0] for file in dist.files}
     assert tops == {
@@ -74,14 +75,14 @@ def test_brings_the_package_and_nothing_else(installed):
     assert source | {"py.typed"} <= {file.name for file in dist.files if file.parts[0] == "gpu_dispatch"}
 
 
-def test_needs_nothing_and_offers_extras(installed):
+def test_dependencies_are_only_extras(installed):
     meta = next(importlib.metadata.distributions(name="gpu_dispatch", path=[str(site_packages(installed))])).metadata
     assert all("extra ==" in wanted for wanted in meta.get_all("Requires-Dist"))
     assert {"ui", "dev"} <= set(meta.get_all("Provides-Extra"))
     assert meta["Requires-Python"] == ">=3.10"
 
 
-def test_imports_from_where_it_was_installed(installed, tmp_path):
+def test_package_is_imported_from_site_packages(installed, tmp_path):
     done = run(installed, "-c", "import gpu_dispatch; print(gpu_dispatch.__file__)", cwd=tmp_path)
     assert pathlib.Path(done.stdout.strip()).is_relative_to(site_packages(installed)), done.stderr
 
@@ -98,7 +99,7 @@ def test_readme_example_runs(installed, tmp_path):
 # ---- the command that it brings ----
 
 
-def test_brings_the_command(installed, tmp_path):
+def test_wheel_has_the_command(installed, tmp_path):
     script = installed.with_name("gpu-dispatch")
     done = run(script, "--version", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("gpu-dispatch "), done.stderr
@@ -107,7 +108,7 @@ def test_brings_the_command(installed, tmp_path):
 
 
 def test_command_is_in_the_package(installed, tmp_path):
-    """And stands alone: no library of this project or of a build directory is needed."""
+    """The command in the package needs no library of this project or of a build directory."""
     ask = "from gpu_dispatch import _transcribe; print(_transcribe.find_command())"
     command = pathlib.Path(run(installed, "-c", ask, cwd=tmp_path).stdout.strip())
     assert command == site_packages(installed) / "gpu_dispatch" / "_prefix" / "bin" / "gpu-dispatch"
@@ -123,7 +124,7 @@ def test_launcher(installed, tmp_path, how):
 
 
 def test_transcribes(installed, tmp_path):
-    """The wheel's own transcriber and model, if it was built with them."""
+    """Uses the transcriber and the model of the wheel, if it was built with them."""
     if not speech.CAN_TRANSCRIBE:
         pytest.skip(speech.WITHOUT)
     example = f"""
@@ -132,5 +133,5 @@ print(LauncherOrchestrator().run({str(speech.CLIPS)!r}, "out", "cpu", "demo", pa
 """
     done = run(installed, "-c", example, cwd=tmp_path)
     assert done.stdout.endswith("0\n"), done.stdout + done.stderr
-    heard = {path.with_suffix(".flac").name: path.read_text().strip() for path in (tmp_path / "out").iterdir()}
-    assert heard == speech.SURE
+    texts = {path.with_suffix(".flac").name: path.read_text().strip() for path in (tmp_path / "out").iterdir()}
+    assert texts == speech.SURE

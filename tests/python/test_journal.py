@@ -1,4 +1,4 @@
-"""Runs with a journal: what is final, what is skipped, what is run again."""
+"""Runs with a journal: which tasks are final, skipped and run again."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_unreadable_result_is_failed(path):
     assert rows(path, "attempts", "number = 1") == [(2,)]
 
 
-def test_read_while_it_runs(path):
+def test_journal_can_be_read_during_the_run(path):
     held = threading.Event()
     seen, given = [], []
 
@@ -230,7 +230,7 @@ def test_read_while_it_runs(path):
         with sqlite3.connect(path, timeout=60) as db:
             while not (count := db.execute("SELECT count(*) FROM task").fetchone()[0]):
                 given.append(0)
-                yield 10  # work goes on until the first group is there
+                yield 10  # more items until the first group of records is on disk
             seen.append(count)
         db.close()
 
@@ -245,18 +245,18 @@ def test_read_while_it_runs(path):
 # ---- resuming --------------------------------------------------------------------------------------------------------
 
 
-def test_refused_without_resume(path):
+def test_existing_journal_is_refused_without_resume(path):
     run([1], path)
     with pytest.raises(JournalError, match="resume it, or give another file") as caught:
         run([1], path)
     assert caught.value.reason == "exists" and isinstance(caught.value, RuntimeError)
 
 
-def test_resume_begins_a_new_one(path):
+def test_resume_creates_a_missing_journal(path):
     assert run([1, 2], path, resume=True)[0] == {0: 1, 1: 2}
 
 
-def test_resume_skips_and_counts(path):
+def test_resume_skips_finished_tasks_and_counts_them(path):
     run(range(10), path)
     done, _, stats = run(range(15), path, resume=True)
     assert done == {n: n for n in range(10, 15)}
@@ -271,7 +271,7 @@ def test_resume_when_all_is_done(path):
 
 
 @pytest.mark.parametrize("kind", ["int", "str", "tuple", "dict", "array", "object"])
-def test_reordered_grown_and_doubled(path, kind):
+def test_resume_with_reordered_new_and_repeated_items(path, kind):
     make = {
         "int": lambda n: n,
         "str": lambda n: f"item {n} " * (n % 7),
@@ -287,7 +287,7 @@ def test_reordered_grown_and_doubled(path, kind):
     ids = []
     dispatcher = Dispatcher(Sized, [0, 1])
     dispatcher.run(map(make, second), lambda task, *_: ids.append(task), journal=path, resume=True)
-    if kind == "str":  # n % 7 == 0: one and the same empty text
+    if kind == "str":  # for n % 7 == 0 the text is empty, so these items are equal
         assert dispatcher.get_stats()["skipped"] + len(ids) == len(second)
         return
     again = Counter(second[task] for task in ids)
@@ -301,7 +301,7 @@ def test_task_ids_are_those_of_the_source(path):
     assert done == {n: n for n in range(1, 100, 2)}
 
 
-def test_failed_are_skipped_unless_asked_for(path):
+def test_failed_tasks_are_skipped_without_retry_failed(path):
     run(range(10), path, fails=(3, 4))
     assert run(range(10), path, resume=True)[2]["taken"] == 0
     done, failed, stats = run(range(12), path, retry_failed=True, fails=(4,))
@@ -313,7 +313,7 @@ def test_failed_are_skipped_unless_asked_for(path):
 
 
 def test_cancelled_tasks_are_not_final(path):
-    dispatcher = Dispatcher(Echo, [0], queue_size=64)  # at most this many are taken, and may be done, beyond the 101st
+    dispatcher = Dispatcher(Echo, [0], queue_size=64)  # at most this many tasks after the 101st may be done
     dispatcher.run(range(500), lambda task, *_: task == 100 and dispatcher.shutdown(), journal=path)
     count = len(rows(path))
     assert 101 <= count < 500
@@ -324,7 +324,7 @@ def test_cancelled_tasks_are_not_final(path):
 # ---- keys ------------------------------------------------------------------------------------------------------------
 
 
-def test_key_decides(path):
+def test_key_function_identifies_the_task(path):
     run(["a1", "b1"], path, key=lambda item: item[0])
     done, _, _ = run(["b2", "c2", "a2"], path, resume=True, key=lambda item: item[0])
     assert done == {1: "c2"}
@@ -334,7 +334,7 @@ def test_kinds_of_keys(path):
     keys = ["text", "ü" * 50, b"bytes", 5, 2**100, 2.5, Color.RED, ("a", 1, ("b",)), ["x"], {"a": 1}, {1, 2}]
     keys += [(None, True), pathlib.PurePosixPath("/a"), np.int64(6), np.str_("s"), Versioned(8, 1)]
     run(range(len(keys)), path, key=keys.__getitem__)
-    plain = {6: 7, 12: "/a", 13: 6, 14: "s"}  # what they are but for their type
+    plain = {6: 7, 12: "/a", 13: 6, 14: "s"}  # the plain values of these keys
     again = [plain.get(n, key) for n, key in enumerate(keys)]
     assert run(range(100, 100 + len(keys)), path, resume=True, key=lambda n: again[n - 100])[2]["skipped"] == len(keys)
     assert run([0], path, resume=True, key=lambda item: ("another", 1))[2]["skipped"] == 0
@@ -346,28 +346,28 @@ def test_keys_of_different_types_differ(path):
     assert len({key for (key,) in rows(path, "hex(key)")}) == len(keys)
 
 
-def test_a_key_of_the_same_value_is_the_same_as_none(path):
+def test_key_function_that_returns_the_item_changes_nothing(path):
     items = [1, "x", b"y", "long " * 20, (1, "2"), {"a": [1.5]}]
     run(items, path)
     assert run(items, path, resume=True, key=lambda item: item)[2]["skipped"] == len(items)
 
 
-def test_plain_values_are_known_by_value(path):
+def test_plain_values_are_compared_by_value(path):
     one = "".join(["te", "xt"])
     run([(one, one), {"a": 1, "b": 2}, {"x", "y", "z"}], path)
     other = ["".join(["t", "ext"]), "".join(["tex", "t"])]
-    assert other[0] is not other[1]  # a pickle tells that from twice the same
+    assert other[0] is not other[1]  # the pickle of two equal objects is not that of one object twice
     assert run([tuple(other), {"b": 2, "a": 1}, {"z", "y", "x"}], path, resume=True)[2]["skipped"] == 3
 
 
-def test_kinds_of_items_side_by_side(path):
+def test_items_of_different_types_in_one_run(path):
     items = [{"a": 1}, 5, ("b",), "six", np.zeros(3), 7, [Pair(1, 2)], [(1, 2)], b"8"]
     Dispatcher(Sized, [0]).run(items, lambda *a: None, journal=path)
     assert len({key for (key,) in rows(path, "hex(key)")}) == len(items)
 
 
-def test_sets_in_another_process(path, tmp_path):
-    """The order of a set of strings is another in each process."""
+def test_sets_are_recognised_in_another_process(path, tmp_path):
+    """The order of a set of strings is different in each process."""
     script = tmp_path / "sets.py"
     script.write_text(
         textwrap.dedent(
@@ -396,8 +396,8 @@ def test_sets_in_another_process(path, tmp_path):
     db.close()
 
 
-def test_all_of_an_array_counts(path):
-    array = np.zeros(300_000)  # large enough for its hash to be taken without the lock
+def test_every_element_of_an_array_is_compared(path):
+    array = np.zeros(300_000)  # large enough for the lock to be released while it is hashed
     run([array], path, worker=Sizes)
     array[-1] = 1
     assert run([array], path, worker=Sizes, resume=True)[2]["skipped"] == 0
@@ -413,7 +413,7 @@ def test_cyclic_item(path):
     assert dispatcher.get_stats()["skipped"] == 1
 
 
-def test_what_is_skipped_is_not_pickled(path):
+def test_skipped_items_are_not_pickled(path):
     run([1], path, key=lambda item: "k")
     assert run([Unpicklable()], path, resume=True, key=lambda item: "k")[2]["skipped"] == 1
 
@@ -443,7 +443,7 @@ def test_file_key(path, tmp_path):
 
 
 @pytest.mark.parametrize("bad", [None, object(), Versioned(None), ("a", object())])
-def test_key_that_is_none(path, bad):
+def test_invalid_key_is_an_error(path, bad):
     with pytest.raises(TypeError, match=r"key\(item\)"):
         run([1, 2], path, key=lambda item: bad)
     assert rows(path) == []
@@ -464,7 +464,7 @@ def test_key_that_raises(path):
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
-def test_another_class(path):
+def test_journal_of_another_worker_class_is_refused(path):
     run([1], path)
     with pytest.raises(JournalError, match=r"another command: .*\.Echo") as caught:
         run([1, 2], path, worker=Other, resume=True)
@@ -472,7 +472,7 @@ def test_another_class(path):
     assert run([1, 2], path, worker=Other, resume=True, force_resume=True)[0] == {1: 2}
 
 
-def test_two_on_one_journal(path):
+def test_two_runs_cannot_use_one_journal(path):
     refused = []
 
     def on_success(task_id, result, worker_id):
@@ -494,7 +494,7 @@ def test_not_a_journal(path):
     assert caught.value.reason == "corrupt" and path.read_text().startswith("something else")
 
 
-def test_no_place_for_it(tmp_path):
+def test_journal_path_that_cannot_be_used(tmp_path):
     with pytest.raises(JournalError, match="missing does not exist") as caught:
         run([1], tmp_path / "missing/run.db")
     assert caught.value.reason == "system"
@@ -512,7 +512,7 @@ def test_unwritable_directory(tmp_path):
         tmp_path.chmod(0o700)
 
 
-def test_on_exit_though_it_is_refused(path):
+def test_on_exit_is_called_even_if_the_journal_is_refused(path):
     run([1], path)
     called = []
     with pytest.raises(JournalError):
@@ -544,7 +544,7 @@ def test_bad_options(options, error, words, tmp_path, monkeypatch):
 
 
 def test_built_without_sqlite(monkeypatch, path):
-    """What the library says then reaches the caller; what it says is its own tests' business."""
+    """The caller gets the error of the library. (The library's own tests check the message.)"""
 
     def refuse(options):
         raise type("", (JournalError,), {"reason": "unsupported"})("built without SQLite")
@@ -564,7 +564,7 @@ def test_full_sync(path):
 # ---- how a run ends --------------------------------------------------------------------------------------------------
 
 
-def test_callback_that_raises_is_run_again(path):
+def test_task_whose_callback_raised_is_run_again(path):
     seen = []
 
     def on_success(task_id, result, worker_id):
@@ -574,10 +574,10 @@ def test_callback_that_raises_is_run_again(path):
 
     with pytest.raises(OSError, match="results is full"):
         Dispatcher(Echo, [0, 1]).run(range(1000), on_success, journal=path)
-    told = set(seen[:-1])  # the last was not saved
-    assert {number for (number,) in rows(path, "number")} == told
+    saved = set(seen[:-1])  # the callback of the last one raised
+    assert {number for (number,) in rows(path, "number")} == saved
     done, _, stats = run(range(1000), path, resume=True)
-    assert set(done) == set(range(1000)) - told and stats["skipped"] == 49
+    assert set(done) == set(range(1000)) - saved and stats["skipped"] == 49
 
 
 def test_generator_that_raises(path):
@@ -606,7 +606,7 @@ def test_ctrl_c(path):
 
 
 def test_disk_full(path, monkeypatch):
-    """A limit on the size of files stands for a disk that is full."""
+    """A limit on the size of files has the same effect as a full disk."""
     script = path.with_name("full.py")
     script.write_text(
         textwrap.dedent(
@@ -619,7 +619,7 @@ def test_disk_full(path, monkeypatch):
                 def process(self, item):
                     return item
             def on_success(task_id, result, worker_id):
-                if task_id == 0:  # the worker's memory is made by now
+                if task_id == 0:  # the shared memory of the worker exists by now
                     resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
             if __name__ == "__main__":
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -637,8 +637,8 @@ def test_disk_full(path, monkeypatch):
 
 
 def test_kill_and_resume(path, tmp_path):
-    """kill -9 of the dispatcher, three times; then to the end. Nothing is missing, and only those are done twice that
-    were told after the last group was seen on disk."""
+    """Kills the dispatcher three times with kill -9, then lets the run end. No task is missing. Only tasks whose result
+    was reported after the last group of records was seen on disk are done twice."""
     script = tmp_path / "job.py"
     script.write_text(
         textwrap.dedent(
@@ -654,14 +654,14 @@ def test_kill_and_resume(path, tmp_path):
                 with sqlite3.connect(sys.argv[1], timeout=60) as db:
                     return db.execute("SELECT count(*) FROM task").fetchone()[0]
             if __name__ == "__main__":
-                stop_at, before, told = int(sys.argv[2]), count() if os.path.exists(sys.argv[1]) else 0, 0
+                stop_at, before, reported = int(sys.argv[2]), count() if os.path.exists(sys.argv[1]) else 0, 0
                 def on_success(task_id, result, worker_id):
-                    global told
-                    told += 1
+                    global reported
+                    reported += 1
                     os.write(1, b"%d\\n" % result)
-                    if told == stop_at:
+                    if reported == stop_at:
                         while count() < before + 399:
-                            pass  # what was told is gathered, and written by a thread when its time has come
+                            pass  # a thread writes the records in groups, at intervals
                         os.write(1, b"stop\\n")
                         sys.stdin.read()
                 Dispatcher(Worker, [0, 1]).run(range(20_000), on_success, journal=sys.argv[1], resume=True)
@@ -691,8 +691,8 @@ def test_kill_and_resume(path, tmp_path):
     db.close()
 
 
-@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="Python's blocks are malloc's then, which nobody counts")
-def test_nothing_is_left_behind(tmp_path):
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="Python then uses malloc, whose blocks are not counted")
+def test_runs_leak_nothing(tmp_path):
     items = [{"n": n, "text": [str(n)]} for n in range(1000)]
     dispatcher = Dispatcher(Sized, [0])
     blocks = []
@@ -701,7 +701,8 @@ def test_nothing_is_left_behind(tmp_path):
             dispatcher.run(items, lambda *a: None, journal=tmp_path / f"{n}.db", **options)
         gc.collect()
         blocks.append(sys.getallocatedblocks())
-    # Of the least: what others in this process do meanwhile (pytest is sent the names of the next tests) is in one only.
+    # The smallest growth counts. A leak is in every round. Other work of this process (pytest receives the names of the
+    # next tests) is in one round only.
     assert min(b - a for a, b in zip(blocks[2:], blocks[3:])) < 100, blocks
     assert not list(tmp_path.glob("*-lock"))
 
@@ -731,7 +732,7 @@ def test_imap(path):
     assert list(dispatcher.imap(range(200), journal=path, resume=True)) == []
 
 
-def test_imap_result_is_final_when_the_next_is_asked_for(path):
+def test_imap_task_is_final_when_the_next_result_is_requested(path):
     dispatcher = Dispatcher(Echo, [0, 1], queue_size=16)
     with dispatcher.imap(range(100), journal=path) as results:
         for result in results:
@@ -753,7 +754,7 @@ def test_imap_failures(path):
     assert list(dispatcher.imap_unordered(range(3), journal=path, retry_failed=True)) == [1]
 
 
-def test_imap_left_alone(path):
+def test_imap_closed_after_one_result_records_nothing(path):
     results = Dispatcher(Echo, [0], queue_size=4).imap(range(1000), journal=path)
     assert next(results) == 0
     results.close()
@@ -774,7 +775,7 @@ def test_async(path):
     assert asyncio.run(take(resume=True)) == []
 
 
-def test_rich(path):
+def test_rich_dispatcher_counts_skipped_tasks(path):
     run(range(30), path)
     dispatcher = RichDispatcher(Echo, [0], show_ui=False)
     stats = dispatcher.run(list(range(50)), lambda *a: None, journal=path, resume=True)
@@ -813,8 +814,8 @@ def test_job_names():
             Dispatcher(Echo, [0], job=bad)
 
 
-def test_observers_see_it(tmp_path, monkeypatch):
-    """A page is there as long as the run, with its name and the items as text; and none where none is wanted."""
+def test_observers_see_the_name_and_the_items(tmp_path, monkeypatch):
+    """While a run lasts, it has a page with its name and its items as text. With job=None there is no page."""
     monkeypatch.setenv("GPU_DISPATCH_JOBS", str(tmp_path / "jobs"))
     pages = []
 

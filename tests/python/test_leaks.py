@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Nothing grows with the number of tasks, neither in the dispatching process nor in the worker.
+"""Memory does not grow with the number of tasks, neither in the dispatching process nor in the worker.
 
-One run of many tasks through one worker. Both processes are measured before and after the tasks: private resident
-memory, Python's blocks and objects, malloc's bytes. The growth per task is smaller than any leak could be. Shared memory
-is not measured: it belongs to the queue, and how much of it is used depends on which side is faster.
+One worker runs many tasks. Both processes are measured before and after the tasks: private resident memory, Python's
+blocks and objects, malloc's bytes. The growth per task must be smaller than the smallest leak. Shared memory is not
+measured. It belongs to the queue, and how much of it is used depends on which side is faster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpu_dispatch import BaseWorker, Dispatcher
 SANITIZED = "LD_PRELOAD" in os.environ
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps freed memory, and Python's blocks are not counted")
 
-ENOUGH = 250  # seconds that it may take
+ENOUGH = 250  # seconds: the time limit of a run
 
 
 class Mallinfo2(ctypes.Structure):
@@ -35,7 +35,7 @@ class Mallinfo2(ctypes.Structure):
 
 
 def malloced() -> int:
-    """Bytes that the C library has handed out; 0 if this one can't tell."""
+    """Bytes that malloc has allocated; 0 if this C library does not report them."""
     mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo2 is None:
         return 0
@@ -70,7 +70,7 @@ class Unsendable:
 
 
 class Deep(Exception):
-    """Keeps much alive as long as it is not let go."""
+    """An exception that keeps much memory alive until it is released."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -131,10 +131,10 @@ class Growth(NamedTuple):
 
 
 def grow(worker_cls: type[BaseWorker], item: Callable[[int], Any], n: int, warm: int, **options: Any) -> Growth:
-    """What n tasks add to both processes, after `warm` others."""
+    """How much both processes grow during n tasks, after `warm` other tasks."""
     sizes: list[tuple[Size, Size]] = []
     measured = threading.Semaphore(0)
-    told = 0
+    reported = 0
 
     def items() -> Iterator[Any]:
         for count in (warm, n):
@@ -144,25 +144,25 @@ def grow(worker_cls: type[BaseWorker], item: Callable[[int], Any], n: int, warm:
             assert measured.acquire(timeout=ENOUGH)
 
     def on_success(task_id: int, result: Any, worker_id: int) -> None:
-        nonlocal told
-        told += 1
+        nonlocal reported
+        reported += 1
         if type(result) is Size:
             sizes.append((Size.now(), result))
             measured.release()
 
     def on_error(task_id: int, error: str, worker_id: int) -> None:
-        nonlocal told
-        told += 1
+        nonlocal reported
+        reported += 1
 
     Dispatcher(worker_cls, [0], ordered=True, **options).run(items(), on_success, on_error=on_error)
-    assert told == warm + n + 2 and len(sizes) == 2
+    assert reported == warm + n + 2 and len(sizes) == 2
     (here, there), (here_after, there_after) = sizes
     difference = [Size(*(b - a for a, b in zip(*pair))) for pair in ((here, here_after), (there, there_after))]
     return Growth(*difference)
 
 
 def check(growth: Growth, n: int) -> None:
-    """The smallest leak is a block, or 16 bytes, per task. 16 bytes for each of these tasks is more than the noise here."""
+    """The smallest possible leak is one block, or 16 bytes, per task. Over n tasks, that is more than the noise."""
     for where, size in growth._asdict().items():
         print(f"{where}, for each of {n} tasks: {', '.join(f'{k} {v / n:.4f}' for k, v in size._asdict().items())}")
         assert size.blocks < n / 10, (where, size)
@@ -175,7 +175,7 @@ def test_a_million_tasks() -> None:
     n = 1_000_000
     growth = grow(Measured, lambda i: 1000 + i, n, 100_000)
     check(growth, n)
-    # Not even one task in a thousand may leave anything behind.
+    # There must be less than one leaked block per thousand tasks.
     assert max(growth.here.blocks, growth.there.blocks) < n / 1000
     assert max(growth.here.malloc, growth.there.malloc) < n
 

@@ -33,14 +33,14 @@ def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Files of 1 to 5 bytes, b.wav the largest, and one of another kind."""
+    """Files of 1 to 5 bytes, of which b.wav is the largest, and one file of another kind."""
     for name, size in (("a.wav", 1), ("b.wav", 5), ("c.wav", 3), ("d.txt", 9)):
         (tmp_path / name).write_bytes(b"x" * size)
     return tmp_path
 
 
 class Count(BaseWorker):
-    """The size of a file, written beside the others; "bad" fails, "stuck" never ends."""
+    """Writes the size of each file to the output directory. "bad" fails, and "stuck" never ends."""
 
     def setup(self, gpu_id: int, seed: int, output_dir: Path | None = None, model_size: str = "none") -> None:
         self.output_dir, self.model_size = output_dir, model_size
@@ -104,7 +104,7 @@ def test_detector_parses_a_uuid() -> None:
 
 
 @pytest.mark.parametrize("spec", ["", "0,,1", "3-1", "0;1"])
-def test_detector_does_not_parse(spec: str) -> None:
+def test_detector_refuses_malformed_lists(spec: str) -> None:
     with pytest.raises((ValueError, RuntimeError)):
         GPUDetector().parse_gpu_list(spec)
 
@@ -141,7 +141,7 @@ def test_allocator_finds_largest_first(directory: Path) -> None:
     assert allocator.discover_files(directory, "*.mp3") == []
 
 
-def test_allocator_goes_into_directories(directory: Path) -> None:
+def test_allocator_searches_subdirectories(directory: Path) -> None:
     (directory / "deep").mkdir()
     (directory / "deep" / "e.wav").write_bytes(b"x" * 99)
     allocator = ResourceAllocator()
@@ -149,7 +149,7 @@ def test_allocator_goes_into_directories(directory: Path) -> None:
     assert allocator.discover_files(directory, "*.wav", recursive=True)[0] == directory / "deep" / "e.wav"
 
 
-def test_allocator_takes_any_name(directory: Path) -> None:
+def test_allocator_finds_files_with_any_name(directory: Path) -> None:
     name = os.fsdecode(b"\xff\xfe.wav")
     (directory / name).write_bytes(b"x" * 50)
     assert ResourceAllocator().discover_files(directory, "*.wav")[0] == directory / name
@@ -169,7 +169,7 @@ def test_allocator_refuses(directory: Path) -> None:
         allocator.create_task_queue([], 0)
 
 
-def test_allocator_deals(directory: Path) -> None:
+def test_allocator_distributes_files(directory: Path) -> None:
     a, b, c = (directory / name for name in ("a.wav", "b.wav", "c.wav"))
     deal = ResourceAllocator().distribute_workload
     assert deal([b, c, a], 2) == [[b, a], [c]]
@@ -267,7 +267,7 @@ def test_spawner_setup_failure(directory: Path) -> None:
     with pytest.raises(RuntimeError, match="All workers failed during setup"):
         spawner.wait_for_completion()
     assert [result.failure for result in drain(results)] == ["error"]
-    assert spawner.wait_for_completion() is True, "it is told once"
+    assert spawner.wait_for_completion() is True, "the exception is raised only once"
 
 
 def test_spawner_without_a_worker_class() -> None:
@@ -275,7 +275,7 @@ def test_spawner_without_a_worker_class() -> None:
         spawn(ProcessSpawner(), [])
 
 
-def test_spawner_that_was_never_used() -> None:
+def test_spawner_without_a_run() -> None:
     spawner = ProcessSpawner()
     spawner.terminate_all()
     assert spawner.wait_for_completion() and spawner.get_process_status() == []
@@ -284,7 +284,7 @@ def test_spawner_that_was_never_used() -> None:
 # ---- balancer ----
 
 
-def test_balancer_in_the_beginning() -> None:
+def test_balancer_without_results() -> None:
     balancer = LoadBalancer(gpu_ids=[0, 1])
     assert balancer.get_overall_rtf() == 0.0 and balancer.get_speedup() == 0.0
     assert {gpu: figures["done"] for gpu, figures in balancer.get_per_gpu_stats().items()} == {0: 0, 1: 0}
@@ -339,7 +339,7 @@ def test_orchestrator_devices_by_specification(directory: Path, gpus: str) -> No
     assert LauncherOrchestrator(Count).run(directory, directory / "out", gpus) == 0
 
 
-def test_orchestrator_tells_failures(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_orchestrator_reports_failures(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / "bad.wav").write_bytes(b"x")
     assert LauncherOrchestrator(Count).run(directory, directory, [0]) == 1
     assert "1 failed" in capsys.readouterr().out
@@ -375,7 +375,7 @@ def test_orchestrator_setup_failure(directory: Path, capsys: pytest.CaptureFixtu
 
 
 def test_orchestrator_interrupted(directory: Path) -> None:
-    """Ctrl-C while a file is being processed that never ends."""
+    """Ctrl-C during the processing of a file that never ends."""
     (directory / "stuck.wav").write_bytes(b"")
 
     def interrupt(done: int, total: int) -> None:
@@ -407,7 +407,7 @@ def test_orchestrator_information(directory: Path) -> None:
 
 
 def double_all(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Refuses a batch with a bad record in it; one that is deadly ends its process."""
+    """Raises an exception for a batch with a bad record. A deadly record ends the process."""
     if any(record.get("bad") for record in records):
         raise ValueError("bad record")
     if any(record.get("deadly") for record in records):
@@ -423,7 +423,7 @@ def numbers(n: int) -> list[dict[str, Any]]:
     return [{"x": i} for i in range(n)]
 
 
-def test_records_as_the_seed_calls_it() -> None:
+def test_records_with_the_process_batch_of_the_calling_module() -> None:
     results = run_multi_gpu(numbers(100), n_gpus=2, batch_size=8)
     assert [result["y"] for result in results] == list(range(0, 200, 2))
     assert max(result["n"] for result in results) == 8
@@ -435,16 +435,16 @@ def test_records_small_batches_keep_gpus_busy() -> None:
     assert {result["n"] for result in results} == {3, 1}
 
 
-def test_records_one_bad_one() -> None:
+def test_one_bad_record_fails_alone() -> None:
     records = numbers(20)
     records[7]["bad"] = True
     results = run_multi_gpu(records, 2, 5, double_all)
     assert [at for at, result in enumerate(results) if "_error" in result] == [7]
     assert results[7]["x"] == 7 and "ValueError: bad record" in results[7]["_error"]
-    assert "_error" not in records[7], "what was given is left alone"
+    assert "_error" not in records[7], "the records of the caller are not changed"
 
 
-def test_records_a_deadly_one() -> None:
+def test_record_that_kills_its_worker_fails_alone() -> None:
     records = numbers(12)
     records[5]["deadly"] = True
     results = run_multi_gpu(records, 2, 4, double_all)
@@ -468,7 +468,7 @@ def leave_mark(gpu_id: int) -> None:
         file.write("x")
 
 
-def test_records_one_bad_one_costs_no_second_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_record_causes_no_second_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARKS", str(tmp_path / "marks"))
     results = run_multi_gpu([{"x": 1, "bad": True}, {"x": 2}], 1, 2, double_all, init=leave_mark)
     assert ["_error" in result for result in results] == [True, False]
@@ -505,7 +505,7 @@ def wrong_count(records: list[Any]) -> list[Any]:
     return records[1:]
 
 
-def test_records_that_are_no_mappings() -> None:
+def test_records_that_are_not_mappings() -> None:
     results = run_multi_gpu(["a", "b"], 1, 2, wrong_count)
     assert [result["record"] for result in results] == ["a", "b"]
     assert "got 1 records and returned 0 results" in results[0]["_error"]
@@ -521,14 +521,15 @@ def test_records_that_fail_as_results() -> None:
 
 
 def lose_device(records: list[Any]) -> list[Any]:
-    """The device is gone for the process that sees a 5 beside others, until it is replaced."""
+    """A process that gets a batch with 5 and other records loses its device. All its further batches fail, until it is
+    replaced."""
     if globals().get("lost") or (len(records) > 1 and any(record["x"] == 5 for record in records)):
         globals()["lost"] = True
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
     return [{**record, "pid": os.getpid()} for record in records]
 
 
-def test_records_lost_device_is_the_cores_to_handle() -> None:
+def test_records_are_retried_after_a_lost_device() -> None:
     results = run_multi_gpu(numbers(8), 2, 4, lose_device)
     assert [result["x"] for result in results] == list(range(8))
     assert all("pid" in result for result in results), [result.get("_error") for result in results]
@@ -540,7 +541,7 @@ def own_timeout(records: list[Any]) -> list[Any]:
     return records
 
 
-def test_records_timeout_error_of_ones_own() -> None:
+def test_records_with_the_users_own_timeout_error() -> None:
     assert ["_error" in result for result in run_multi_gpu(numbers(4), 1, 4, own_timeout)] == [
         False,
         True,
@@ -571,7 +572,7 @@ def test_records_init() -> None:
     assert run_multi_gpu([0], 1, 1, recall, init=remember, gpu_ids=[1]) == ["1"]
 
 
-def test_records_none() -> None:
+def test_no_records() -> None:
     assert run_multi_gpu([], 2, 2) == []
 
 
@@ -581,7 +582,7 @@ def test_records_bad_numbers(n_gpus: int, batch_size: int) -> None:
         run_multi_gpu([1], n_gpus, batch_size, double_all)
 
 
-def test_records_nothing_to_process_with() -> None:
+def test_records_without_process_batch() -> None:
     space: dict[str, Any] = {"run_multi_gpu": run_multi_gpu}
     with pytest.raises(TypeError, match="process_batch"):
         exec("run_multi_gpu([1])", space)

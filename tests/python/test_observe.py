@@ -1,4 +1,4 @@
-"""Runs seen from outside: the list of runs, what they do, how they end."""
+"""Observing runs from another process: the list of runs, their state, and how they end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import pytest
 
 from gpu_dispatch import BaseWorker, Dispatcher, observe
 
-# A run of three items: one ends well, one badly, one waits until its FIFO is written to. Says when that has begun.
+# A run of three items: one succeeds, one fails, and one waits until something is written to its FIFO. Prints a line
+# when a task ends.
 SCRIPT = """
     import sys
     from gpu_dispatch import BaseWorker, Dispatcher
@@ -48,7 +49,7 @@ SCRIPT = """
 
 @contextlib.contextmanager
 def running(directory):
-    """The process and its FIFO; two tasks have ended, the third runs."""
+    """The process and its FIFO. Two tasks have ended, and the third one is running."""
     (directory / "program.py").write_text(textwrap.dedent(SCRIPT))
     fifo = directory / "fifo"
     os.mkfifo(fifo)
@@ -62,7 +63,7 @@ def running(directory):
 
 
 def settled(run):
-    """The first snapshot in which the last task is seen to run, and what was seen until then."""
+    """The first snapshot in which the last task runs, and all tasks and failures seen until then."""
     tasks, failures = [], []
     for now in run.watch(0.01):
         tasks += now.tasks
@@ -70,7 +71,7 @@ def settled(run):
         both = now.stats["completed"] == 1 and now.stats["failed"] == 1 and now.work_done == 2.5
         if now.workers[0].current_task == 2 and both:
             return now, tasks, failures
-    raise AssertionError("it has ended")
+    raise AssertionError("the run has ended")
 
 
 class Echo(BaseWorker):
@@ -81,7 +82,7 @@ class Echo(BaseWorker):
         return data
 
 
-def test_nothing_runs():
+def test_no_running_jobs():
     assert observe.jobs() == []
     with pytest.raises(observe.NoJobError, match="no running jobs"):
         observe.Observer()
@@ -89,7 +90,7 @@ def test_nothing_runs():
         observe.Observer("nobody")
 
 
-def test_what_a_run_is_at(tmp_path):
+def test_snapshot_of_a_run(tmp_path):
     before = time.time()
     with running(tmp_path) as (child, fifo), observe.Observer() as run:
         (job,) = observe.jobs()
@@ -114,7 +115,7 @@ def test_what_a_run_is_at(tmp_path):
         assert "nothing there" in failure.error
 
 
-def test_how_much_of_the_work_is_done(tmp_path):
+def test_set_work_is_visible_to_observers(tmp_path):
     Dispatcher(Echo, "sim:1").set_work(1, 2)  # nothing runs, so nothing is reported
     with running(tmp_path) as (child, fifo), observe.Observer() as run:
         now, _, _ = settled(run)
@@ -132,13 +133,13 @@ def test_watching_ends_with_the_run(tmp_path):
         assert [now.ended for now in seen] == [False] * (len(seen) - 1) + [True]
         assert seen[-1].stats["completed"] == 2 and seen[-1].stats["failed"] == 1
         assert sum((now.tasks for now in seen), [])[-1].task_id == 2
-        assert list(run)[-1].ended  # what has ended stays so
+        assert list(run)[-1].ended  # another read gives the same state
         assert child.wait() == 0
     assert observe.jobs() == []
 
 
-def test_watching_ends_with_a_kill(tmp_path):
-    """At once, however long it was going to wait."""
+def test_watching_ends_when_the_run_is_killed(tmp_path):
+    """Watching ends at once, however long the interval is."""
     with running(tmp_path) as (child, _), observe.Observer("the waiting") as run:
         assert run.fileno() >= 0
         seen = []
@@ -150,7 +151,7 @@ def test_watching_ends_with_a_kill(tmp_path):
             run.read()
 
 
-def test_which_of_several(tmp_path):
+def test_choosing_one_of_several_jobs(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     with running(tmp_path / "a") as (first, _), running(tmp_path / "b") as (second, _):
@@ -161,7 +162,7 @@ def test_which_of_several(tmp_path):
             assert run.read().pid == second.pid
 
 
-def test_from_within():
+def test_observing_from_the_same_process():
     pids = []
 
     def look(task_id, result, worker_id):
@@ -172,7 +173,7 @@ def test_from_within():
     assert pids == [(os.getpid(), "own")]
 
 
-def test_as_plain_values(tmp_path):
+def test_read_dict_gives_plain_values(tmp_path):
     with running(tmp_path) as (_, _fifo), observe.Observer() as run:
         now, _, _ = settled(run)
         plain = json.loads(json.dumps(run.read_dict()))
@@ -181,7 +182,7 @@ def test_as_plain_values(tmp_path):
         assert dataclasses.asdict(now)["workers"][0]["state"] == "busy"
 
 
-def test_nothing_piles_up(tmp_path):
+def test_many_reads_leak_nothing(tmp_path):
     with running(tmp_path) as (_, _fifo), observe.Observer() as run:
         settled(run)
         run.read()
@@ -195,7 +196,7 @@ def test_nothing_piles_up(tmp_path):
         tracemalloc.stop()
 
 
-def test_closed(tmp_path):
+def test_closed_observer_raises(tmp_path):
     with running(tmp_path):
         run = observe.Observer()
         run.close()
@@ -205,45 +206,45 @@ def test_closed(tmp_path):
                 use()
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the collector does not run in the midst of a call any more")
-def test_used_while_it_is_read(tmp_path):
-    """By what the collector runs in its midst, as by another thread."""
-    said = []
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="since Python 3.12 the collector does not run during a call")
+def test_use_during_a_read_is_an_error(tmp_path):
+    """The garbage collector runs code during a read. That code must not use the observer, like another thread."""
+    messages = []
 
-    def meddle(phase, info):
+    def use_observer(phase, info):
         for use in (run.read_dict, run.close):
             try:
                 use()
             except RuntimeError as error:
-                said.append(str(error))
+                messages.append(str(error))
 
     with running(tmp_path), observe.Observer() as run:
         settled(run)
         before, read = gc.get_threshold(), run._native.read
-        kept = [({}, []) for _ in range(1000)]  # what was freed and would be used again, without a collection
-        gc.callbacks.append(meddle)
+        kept = [({}, []) for _ in range(1000)]  # uses up freed objects; reusing them would not trigger a collection
+        gc.callbacks.append(use_observer)
         gc.set_threshold(1)
         try:
             now = read()
         finally:
-            gc.callbacks.remove(meddle)
+            gc.callbacks.remove(use_observer)
             gc.set_threshold(*before)
-        assert kept and said and all("being read" in words for words in said)
+        assert kept and messages and all("being read" in message for message in messages)
         assert now["job"] == "the waiting one" and run.read().job == now["job"]
 
 
 @pytest.mark.parametrize("which", [1.5, True, b"1"])
-def test_names_that_are_none(which):
+def test_job_must_be_named_by_str_or_int(which):
     with pytest.raises(TypeError, match="a job is named by"):
         observe.Observer(which)
 
 
-def test_a_pace_that_is_none(tmp_path):
+def test_interval_must_be_above_zero(tmp_path):
     with running(tmp_path), observe.Observer() as run, pytest.raises(ValueError, match="interval"):
         next(run.watch(0))
 
 
-def test_help_tells_how():
+def test_help_shows_how_to_use_it():
     text = pydoc.plain(pydoc.render_doc(observe))
     assert "observe.jobs()" in text and "class Observer" in text and "watch(self, interval" in text
     assert all(getattr(observe, name).__doc__ for name in observe.__all__)

@@ -1,4 +1,4 @@
-"""The package as it is in the build directory."""
+"""The package in the build directory: its files, its names and its types."""
 
 import importlib.machinery
 import os
@@ -17,29 +17,29 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = pathlib.Path(gpu_dispatch.__file__).parent
 
 
-def test_version_is_the_projects():
+def test_version_is_that_of_the_project():
     declared = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text(encoding="utf-8"))
     assert gpu_dispatch.__version__ == declared[1]
 
 
-def test_extension_lies_beside_the_package():
+def test_extension_is_in_the_package_directory():
     assert pathlib.Path(_native.__file__).parent == PACKAGE
     assert isinstance(_native.__spec__.loader, importlib.machinery.ExtensionFileLoader)
 
 
-def test_is_typed():
+def test_package_has_type_information():
     assert (PACKAGE / "py.typed").exists()
     assert (PACKAGE / "_native.pyi").exists()
 
 
-def test_stub_names_what_the_extension_has():
+def test_stub_declares_every_name_of_the_extension():
     stub = (PACKAGE / "_native.pyi").read_text(encoding="utf-8")
     declared = set(re.findall(r"^(?:class|def) (\w+)|^(\w+):", stub, re.MULTILINE))
     names = {a or b for a, b in declared} - {"Callbacks", "Host"}  # known to type checkers only
     assert names == {name for name in dir(_native) if not name.startswith("_")}
 
 
-def test_exports_its_entry_alone():
+def test_extension_exports_only_its_init_function():
     listed = subprocess.run(["nm", "-D", "--defined-only", _native.__file__], capture_output=True, text=True, check=True)
     assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["PyInit__native"]
 
@@ -73,7 +73,7 @@ class Named(BaseWorker):
 Dispatcher(Named, [0]).run(["a"], lambda task_id, result, worker_id: None, depth=3)
 """
 
-# Each line is a mistake, and the kind that it is.
+# The comment of a line is the kind of mistake that mypy must find in it.
 MISTAKES = """
 from gpu_dispatch import BaseWorker, Dispatcher
 class Bare(BaseWorker): pass
@@ -108,20 +108,20 @@ def mypy(directory, text):
     return [(int(line), kind) for line, kind in found]
 
 
-@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="nothing of ours is run")
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="runs only mypy")
 @pytest.mark.parametrize("text", [WORKERS, test_seeds.WORKER, test_seeds.USAGE, test_seeds.QUICK_START])
 def test_workers_of_any_shape_pass_a_type_checker(tmp_path, text):
-    # What an example takes for granted is not defined in it.
+    # An example uses names that it does not define.
     assert {kind for _, kind in mypy(tmp_path, text)} <= {"name-defined"}
 
 
-@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="nothing of ours is run")
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="runs only mypy")
 def test_mistakes_do_not_pass_a_type_checker(tmp_path):
     wanted = [(at, line.split("# ")[1]) for at, line in enumerate(MISTAKES.splitlines(), 1) if "# " in line]
     assert mypy(tmp_path, MISTAKES) == wanted
 
 
-def test_help_tells_what_setup_gets():
+def test_help_describes_the_arguments_of_setup():
     done = subprocess.run(
         [sys.executable, "-c", "import gpu_dispatch; help(gpu_dispatch.BaseWorker)"],
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PAGER": "cat"},

@@ -1,7 +1,7 @@
-"""The examples of the documents that this package is built from, as they are written there, run as scripts.
+"""Runs the examples of the documents that this package is built from, as scripts and as they are written there.
 
-A few lines of our own before each example provide what it assumes: a model, a directory of files, a data set. In the
-launcher's examples only the name of the package differs.
+A few lines before each example provide what it assumes: a model, a directory of files, a data set. In the launcher's
+examples only the name of the package is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from gpu_dispatch import BaseWorker, Dispatcher, multigpu, protocol
 
 
 def run(directory: Path, *parts: str, devices: int = 4, errors: bool = False) -> str:
-    """Runs a script made of these parts in a directory; returns what it printed, with errors=True as errors too."""
+    """Runs a script made of these parts in a directory. Returns its standard output; with errors=True, also its
+    standard error."""
     (directory / "example.py").write_text("\n".join(parts))
     env = {**speech.environment(directory), "GPU_DISPATCH_SIM": str(devices)}
     env.pop("CUDA_VISIBLE_DEVICES", None)
@@ -45,7 +46,7 @@ def audio(tmp_path: Path) -> Path:
 
 # ---- the launcher's five parts ----
 
-# What stands in for the transcriber; __name__ is that of a module in worker processes.
+# A worker that replaces the transcriber. Worker processes import it as part of a module.
 WORKER = """
 from pathlib import Path
 from gpu_dispatch import BaseWorker
@@ -203,7 +204,7 @@ def test_allocator(audio: Path) -> None:
     assert run(audio, "from pathlib import Path", ALLOCATOR, end) == "['c.wav', 'b.wav', 'a.wav'] [None, None]\n"
 
 
-# Worker processes import the script too; what starts them is in a function, as in every such program.
+# Worker processes import the script too. So the code that starts them is in a function, as in every such program.
 def main(*parts: str) -> str:
     body = "\n".join(parts).strip().splitlines()
     return "\n".join(["def main():", *("    " + line for line in body), "", "if __name__ == '__main__':", "    main()"])
@@ -257,11 +258,11 @@ def spoken(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def heard(directory: Path) -> dict[str, str]:
+def texts_in(directory: Path) -> dict[str, str]:
     return {path.with_suffix(".flac").name: path.read_text().strip() for path in directory.iterdir()}
 
 
-# The orchestrator's examples, and what they take for granted.
+# The orchestrator's examples, and the code that they need before them.
 TRANSCRIBING = {
     "orchestrator": ("from pathlib import Path", ORCHESTRATOR),
     "programmatic": ("", PROGRAMMATIC),
@@ -272,16 +273,16 @@ TRANSCRIBING = {
 
 @pytest.mark.parametrize("name", TRANSCRIBING)
 def test_transcribing(spoken: Path, name: str) -> None:
-    """As they are written, except for the model: weights of that size are not available here."""
+    """The examples with the demo model. Weights of the size that they name are not available here."""
     begin, example = (part.replace('"base"', '"demo"').replace("'base'", "'demo'") for part in TRANSCRIBING[name])
     output = run(spoken, begin, example, "print('CODE', exit_code)", errors=True)
     assert "CODE 0" in output and "RTF" in output
-    assert heard(spoken / "data" / "outputs") == speech.SURE
+    assert texts_in(spoken / "data" / "outputs") == speech.SURE
 
 
 @pytest.mark.parametrize("name", TRANSCRIBING)
 def test_transcribing_without_weights(spoken: Path, name: str) -> None:
-    """As they are written: they end with what would bring the weights."""
+    """The examples as they are written end with the command that downloads the weights."""
     output = run(spoken, *TRANSCRIBING[name], "print('CODE', exit_code)", errors=True)
     assert "CODE 1" in output and "ggml-base.bin" in output and re.search("https://.*ggml-base.bin", output)
 
@@ -447,8 +448,8 @@ if __name__ == "__main__":
 
 
 def test_run_multi_gpu(tmp_path: Path) -> None:
-    """The document's own function and ours, on the same records with the same names around them: all records come back,
-    and where one of them is bad, ours loses that one only."""
+    """Calls the document's function and ours with the same records and the same helper functions. Both return all
+    records. If one record is bad, ours marks only that one as failed."""
     assert run(tmp_path, CHUNK, DISTRIBUTE, ORCHESTRATE, COMPARE).endswith("the same\n")
 
 
@@ -593,7 +594,7 @@ def test_protocol(name: str) -> None:
 
 
 def same_call(theirs: Any, ours: Any) -> None:
-    """Whatever can be passed to theirs, by place or name, can be passed to ours, and means the same."""
+    """Our function accepts all arguments of theirs, by position or by name, with the same meaning."""
     mine = inspect.signature(ours).parameters
     names = list(mine)
     for at, (name, parameter) in enumerate(inspect.signature(theirs).parameters.items()):
@@ -746,8 +747,8 @@ print(f"Completed {stats['completed']} tasks")
 """
 
 
-# A worker that is slow to start has its time to do so, though the others have done it all: else it is killed a second
-# after the last task.
+# A worker that is slow to start gets enough time, even if the other workers have finished all tasks. Otherwise it would
+# be killed a second after the last task.
 SLOW_ONES = """
 import functools, gpu_dispatch
 gpu_dispatch.Dispatcher = functools.partial(gpu_dispatch.Dispatcher, cancel_grace=250, cleanup_grace=250)
@@ -756,7 +757,7 @@ gpu_dispatch.Dispatcher = functools.partial(gpu_dispatch.Dispatcher, cancel_grac
 
 def test_usage(tmp_path: Path) -> None:
     output = run(tmp_path, SLOW_ONES, USAGE)
-    # Searched for as words, not as lines: four processes write to the same pipe.
+    # The text is searched in the whole output, not in lines, because four processes write to the same pipe.
     for gpu in range(4):
         assert output.count(f"[GPU {gpu}] Initializing with config: ./configs/yolo_v8.yaml") == 1
         assert output.count(f"[GPU {gpu}] Shutting down.") == 1
@@ -767,7 +768,7 @@ def test_usage(tmp_path: Path) -> None:
 
 
 def test_quick_start(tmp_path: Path) -> None:
-    """It has no `if __name__ == "__main__"`: worker processes come to the dispatcher too, and stop there."""
+    """The example has no `if __name__ == "__main__"`. So worker processes reach the dispatcher too, and stop there."""
     output = run(tmp_path, "dataset, result = range(10), 'a result'", QUICK_START)
     assert output == "All workers drained!\n"
 

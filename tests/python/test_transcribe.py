@@ -25,7 +25,7 @@ from gpu_dispatch.multigpu import LauncherOrchestrator, ProcessSpawner
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Notes its arguments, one JSON text a line; then does what $FAKE says, in Python.
+# Appends its arguments to a file, as one line of JSON. Then executes the Python code in $FAKE.
 FAKE = """#!{python}
 import json, os, signal, sys, time
 with open(os.environ["FAKE_NOTES"], "a") as notes:
@@ -36,7 +36,7 @@ exec(os.environ.get("FAKE", ""))
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which the stand-in notes its arguments."""
+    """Replaces the command by FAKE. Returns the file to which FAKE appends its arguments."""
     command, notes = tmp_path / "fake-dispatch", tmp_path / "notes"
     command.write_text(FAKE.format(python=sys.executable))
     command.chmod(0o755)
@@ -45,19 +45,19 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return notes
 
 
-def told(notes: Path) -> list[list[str]]:
+def arguments_of_calls(notes: Path) -> list[list[str]]:
     return [json.loads(line) for line in notes.read_text().splitlines()]
 
 
-def told_once(notes: Path) -> list[str]:
-    (words,) = told(notes)
+def arguments_once(notes: Path) -> list[str]:
+    (words,) = arguments_of_calls(notes)
     return words
 
 
 # ---- the arguments of the command ----
 
 
-def test_told_what_the_seed_says(fake: Path) -> None:
+def test_arguments_of_the_documented_call(fake: Path) -> None:
     code = LauncherOrchestrator().run(
         input_dir=Path("data/audio"),
         output_dir=Path("data/outputs"),
@@ -67,7 +67,7 @@ def test_told_what_the_seed_says(fake: Path) -> None:
         pattern="*.wav",
     )
     assert code == 0
-    assert told_once(fake) == [
+    assert arguments_once(fake) == [
         "transcribe",
         "--input-dir=data/audio",
         "--output-dir=data/outputs",
@@ -79,10 +79,10 @@ def test_told_what_the_seed_says(fake: Path) -> None:
     ]
 
 
-def test_both_ways_say_the_same(fake: Path) -> None:
+def test_launcher_and_orchestrator_pass_the_same_arguments(fake: Path) -> None:
     assert launcher_multigpu.run_multi_gpu("in", "out", [0, 1], "tiny") == 0
     assert LauncherOrchestrator().run("in", "out", [0, 1], "tiny") == 0
-    old, new = told(fake)
+    old, new = arguments_of_calls(fake)
     assert set(new) - set(old) == {"--workers-per-gpu=1"} and set(old) <= set(new)
 
 
@@ -92,12 +92,12 @@ def test_both_ways_say_the_same(fake: Path) -> None:
 )
 def test_devices(fake: Path, gpus: Any, word: str) -> None:
     assert launcher_multigpu.run_multi_gpu("in", "out", gpus) == 0
-    assert f"--gpus={word}" in told_once(fake)
+    assert f"--gpus={word}" in arguments_once(fake)
 
 
-def test_auto_is_left_to_the_command(fake: Path) -> None:
+def test_auto_passes_no_gpus_option(fake: Path) -> None:
     assert launcher_multigpu.run_multi_gpu("in", "out", "auto", no_gpu=True) == 0
-    words = told_once(fake)
+    words = arguments_once(fake)
     assert "--no-gpu" in words and not any(word.startswith("--gpus") for word in words)
 
 
@@ -137,28 +137,28 @@ OPTIONS: list[tuple[dict[str, Any], list[str]]] = [
 def test_options(fake: Path, way: Any, options: dict[str, Any], words: list[str]) -> None:
     assert way("in", "out", [0], **options) == 0
     always = {"transcribe", "--input-dir=in", "--output-dir=out", "--gpus=0", "--model-size=base", "--pattern=*.wav"}
-    extra = [word for word in told_once(fake) if word not in always and word != "--workers-per-gpu=1"]
+    extra = [word for word in arguments_once(fake) if word not in always and word != "--workers-per-gpu=1"]
     assert extra == words
 
 
-def test_every_option_is_tried() -> None:
+def test_every_option_is_tested() -> None:
     assert {name for options, _ in OPTIONS for name in options} == set(_transcribe.Options.__annotations__)
 
 
-def test_a_model_by_its_file_has_no_size(fake: Path) -> None:
+def test_no_model_size_is_passed_with_a_model_file(fake: Path) -> None:
     assert launcher_multigpu.run_multi_gpu("in", "out", model="m.bin", model_size="base") == 0
-    assert not any(word.startswith("--model-size") for word in told_once(fake))
+    assert not any(word.startswith("--model-size") for word in arguments_once(fake))
 
 
 def test_several_patterns(fake: Path) -> None:
     assert launcher_multigpu.run_multi_gpu("in", "out", pattern=["*.wav", "*.mp3"]) == 0
-    assert [word for word in told_once(fake) if "pattern" in word] == ["--pattern=*.wav", "--pattern=*.mp3"]
+    assert [word for word in arguments_once(fake) if "pattern" in word] == ["--pattern=*.wav", "--pattern=*.mp3"]
 
 
 def test_any_path_and_text(fake: Path, tmp_path: Path) -> None:
     directory = os.fsdecode(b"na\xefve \xff dir")
     assert launcher_multigpu.run_multi_gpu(directory, "öut", prompt="Grüße, 世界") == 0
-    words = told_once(fake)
+    words = arguments_once(fake)
     assert words[1] == f"--input-dir={directory}" and words[2] == "--output-dir=öut" and "--prompt=Grüße, 世界" in words
 
 
@@ -174,13 +174,13 @@ def test_any_path_and_text(fake: Path, tmp_path: Path) -> None:
         ({"prompt": "a\0b"}, ValueError, "null"),
     ],
 )
-def test_refused_before_anything_is_started(fake: Path, options: dict[str, Any], kind: Any, words: str) -> None:
+def test_wrong_options_are_refused_before_the_command_starts(fake: Path, options: dict[str, Any], kind: Any, words: str) -> None:
     with pytest.raises(kind, match=words):
         launcher_multigpu.run_multi_gpu("in", "out", **options)
     assert not fake.exists()
 
 
-def test_progress_callback_is_for_workers_of_your_own(fake: Path) -> None:
+def test_progress_callback_needs_a_worker_class(fake: Path) -> None:
     with pytest.raises(TypeError, match="progress_callback needs a worker class"):
         LauncherOrchestrator().run("in", "out", progress_callback=print)
 
@@ -196,7 +196,7 @@ class Quiet(BaseWorker):
 @pytest.mark.parametrize(
     "make", [lambda: LauncherOrchestrator(Quiet), lambda: LauncherOrchestrator(spawner=ProcessSpawner(Quiet))]
 )
-def test_a_worker_class_does_it_instead(fake: Path, tmp_path: Path, make: Any) -> None:
+def test_worker_class_is_used_instead_of_the_command(fake: Path, tmp_path: Path, make: Any) -> None:
     (tmp_path / "a.wav").write_bytes(b"x")
     assert make().run(tmp_path, tmp_path / "out", "sim:1") == 0
     assert not fake.exists()
@@ -226,8 +226,8 @@ def script(tmp_path: Path, text: str) -> list[str]:
     return [sys.executable, str(path)]
 
 
-def test_streams_are_this_programs(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was printed before, comes before."""
+def test_command_uses_the_standard_streams_of_this_program(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command uses the standard streams of this program. Earlier output comes first."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     monkeypatch.setenv("FAKE", "print('read', sys.stdin.read()); print('an error', file=sys.stderr)")
     text = """
@@ -239,7 +239,7 @@ def test_streams_are_this_programs(fake: Path, tmp_path: Path, monkeypatch: pyte
     assert done.stdout == "before\nread me\ncode 0\n" and done.stderr.endswith("an error\n")
 
 
-# Only the shell's own line: programs that it starts may have other signals blocked.
+# Uses only the shell itself, because programs that the shell starts may have other signals blocked.
 SIGNALS = """#!/bin/sh
 while read -r name value; do
     case $name in SigBlk:|SigIgn:) echo "$name $value" ;; esac
@@ -247,8 +247,8 @@ done </proc/$$/status
 """
 
 
-def test_signals_are_as_a_shell_leaves_them(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python ignores SIGPIPE and catches SIGINT; a program that it starts does neither, and none is blocked."""
+def test_command_has_the_signals_that_a_shell_gives(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ignores SIGPIPE and catches SIGINT. A program that it starts does neither, and no signal is blocked."""
     command = tmp_path / "status"
     command.write_text(SIGNALS)
     command.chmod(0o755)
@@ -259,9 +259,10 @@ def test_signals_are_as_a_shell_leaves_them(fake: Path, tmp_path: Path, monkeypa
         text=True,
         check=True,
     )
-    plain = subprocess.run([command], capture_output=True, text=True, check=True)  # as the parent process left them: nohup ...
+    # The signals without Python. The parent process may ignore some, for example under nohup.
+    plain = subprocess.run([command], capture_output=True, text=True, check=True)
 
-    def named(text: str) -> list[int]:  # those that the C library keeps for itself are its own affair
+    def named(text: str) -> list[int]:  # leaves out the signals that the C library uses itself
         return [int(line.split()[1], 16) & (1 << 31) - 1 for line in text.splitlines()]
 
     assert named(done.stdout) == named(plain.stdout)
@@ -271,7 +272,7 @@ def test_signals_are_as_a_shell_leaves_them(fake: Path, tmp_path: Path, monkeypa
 
 
 def test_no_descriptor_is_left_open(fake: Path) -> None:
-    gc.collect()  # what other tests have left may be closed at any time
+    gc.collect()  # so that descriptors of other tests are not closed during this one
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
         LauncherOrchestrator().run("in", "out")
@@ -287,7 +288,7 @@ def test_in_a_thread(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert codes == [7]
 
 
-def test_other_threads_go_on_meanwhile(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_threads_run_while_the_command_runs(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     monkeypatch.setenv("FAKE", f"open({str(fifo)!r}).read()")  # ends when the other thread has opened and closed it
@@ -299,7 +300,7 @@ def test_other_threads_go_on_meanwhile(fake: Path, tmp_path: Path, monkeypatch: 
 
 # ---- interrupts ----
 
-# Says when it is there, counts SIGINT, and ends by 130 when it gets a line.
+# Prints a line when it is ready, counts SIGINTs, and exits with 130 when it reads a line.
 PATIENT = """
 count = 0
 def handler(number, frame):
@@ -323,7 +324,7 @@ def patient(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE", PATIENT)
 
 
-def test_ctrl_c_in_a_terminal_reaches_it_once(patient: None, tmp_path: Path) -> None:
+def test_ctrl_c_in_a_terminal_reaches_the_command_once(patient: None, tmp_path: Path) -> None:
     pexpect = pytest.importorskip("pexpect")
     python, path = script(tmp_path, RUNS)
     child = pexpect.spawn(python, [path], timeout=250, echo=False)
@@ -339,7 +340,7 @@ def test_ctrl_c_in_a_terminal_reaches_it_once(patient: None, tmp_path: Path) -> 
 
 
 def begin(tmp_path: Path, text: str = RUNS) -> tuple[subprocess.Popen[str], int]:
-    """A Python that runs the patient one, which is ready; and the number of the latter."""
+    """A Python process that runs the patient command, which is ready, and the process id of that command."""
     process = subprocess.Popen(
         script(tmp_path, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -350,13 +351,13 @@ def begin(tmp_path: Path, text: str = RUNS) -> tuple[subprocess.Popen[str], int]
 
 
 def rest(process: subprocess.Popen[str]) -> str:
-    """What is printed from here to its end, without that a line or the end of its input comes before."""
+    """The output from here to the end of the process. Its input is neither written nor closed before that."""
     assert process.stdin and process.stdout
     with process, process.stdin:
         return process.stdout.read()
 
 
-def test_sigint_to_python_alone_is_passed_on(patient: None, tmp_path: Path) -> None:
+def test_sigint_sent_only_to_python_is_passed_on(patient: None, tmp_path: Path) -> None:
     process, _ = begin(tmp_path)
     assert process.stdout
     for n in (1, 2):
@@ -367,15 +368,15 @@ def test_sigint_to_python_alone_is_passed_on(patient: None, tmp_path: Path) -> N
 
 
 def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command is one that ends by SIGINT whenever that comes. A Python could lose it as it starts: in a callback of
-    its importer's, where an exception is printed and no more."""
+    """Replaces the command by a program that SIGINT ends at any moment. A Python program could lose a SIGINT while it
+    starts, in a callback of the import system, where an exception is only printed."""
     command = tmp_path / "sleeper"
     command.write_text("#!/bin/sh\nexec sleep 3600\n")
     command.chmod(0o755)
     monkeypatch.setenv("GPU_DISPATCH_COMMAND", str(command))
 
 
-def test_sigint_as_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigint_while_the_command_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread of the process sends the signal at any moment. The run ends with 130 or, before it has begun, with
     KeyboardInterrupt. It never hangs."""
     sleeper(tmp_path, monkeypatch)
@@ -398,8 +399,9 @@ def test_sigint_as_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert done.returncode == 0, done.stderr
 
 
-def test_sigint_before_there_is_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Taken by another thread while this one forks, before there is a process to pass it on to: it is not lost."""
+def test_sigint_before_the_process_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread gets the signal while this one forks, when there is no process yet to pass it on to. The signal is
+    not lost."""
     sleeper(tmp_path, monkeypatch)
     text = """
         import ctypes, os, signal, threading
@@ -411,7 +413,7 @@ def test_sigint_before_there_is_a_process(tmp_path: Path, monkeypatch: pytest.Mo
         @ctypes.CFUNCTYPE(None)
         def before_fork():
             os.kill(os.getpid(), signal.SIGINT)
-            os.read(reader, 1)  # written to by Python's handler, which comes last
+            os.read(reader, 1)  # Python's handler, which is called last, writes to this pipe
 
         end = threading.Event()
         threading.Thread(target=end.wait).start()
@@ -424,7 +426,7 @@ def test_sigint_before_there_is_a_process(tmp_path: Path, monkeypatch: pytest.Mo
     assert done.stdout == "code 130\n", done.stderr
 
 
-def test_sigint_after_two_runs_is_pythons_again(fake: Path, tmp_path: Path) -> None:
+def test_python_handles_sigint_again_after_two_runs(fake: Path, tmp_path: Path) -> None:
     text = """
         import signal
         import launcher_multigpu
@@ -439,14 +441,14 @@ def test_sigint_after_two_runs_is_pythons_again(fake: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_it_dies_with_python(patient: None, tmp_path: Path, number: signal.Signals) -> None:
+def test_command_dies_with_python(patient: None, tmp_path: Path, number: signal.Signals) -> None:
     process, pid = begin(tmp_path)
     process.send_signal(number)
-    assert rest(process) == "", f"{pid} goes on"  # it has the pipe as long as it is there
+    assert rest(process) == "", f"{pid} still runs"  # while it runs, it keeps the pipe open
     assert process.returncode == -number
 
 
-def test_what_another_handler_raises_ends_it(patient: None, tmp_path: Path) -> None:
+def test_exception_of_another_handler_ends_the_command(patient: None, tmp_path: Path) -> None:
     text = """
         import os, signal
         import launcher_multigpu
@@ -467,7 +469,7 @@ def test_what_another_handler_raises_ends_it(patient: None, tmp_path: Path) -> N
     assert rest(process) == "raised enough\nno child\n" and not Path(f"/proc/{pid}").exists()
 
 
-def test_a_keyboard_interrupt_that_is_no_sigint_ends_it(patient: None, tmp_path: Path) -> None:
+def test_keyboard_interrupt_without_sigint_ends_the_command(patient: None, tmp_path: Path) -> None:
     text = """
         import signal
         import launcher_multigpu
@@ -484,7 +486,7 @@ def test_a_keyboard_interrupt_that_is_no_sigint_ends_it(patient: None, tmp_path:
     assert rest(process) == "raised\n" and not Path(f"/proc/{pid}").exists()
 
 
-def test_a_handler_of_the_users_is_called_too(patient: None, tmp_path: Path) -> None:
+def test_handler_of_the_user_is_called_too(patient: None, tmp_path: Path) -> None:
     text = """
         import os
         import signal
@@ -503,7 +505,7 @@ def test_a_handler_of_the_users_is_called_too(patient: None, tmp_path: Path) -> 
     assert process.communicate("one\n", timeout=250)[0] == "ends after one 1\nTrue\nmine\n"
 
 
-def test_ignored_it_is_ignored_by_both(patient: None, tmp_path: Path) -> None:
+def test_ignored_sigint_is_ignored_by_the_command_too(patient: None, tmp_path: Path) -> None:
     text = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + textwrap.dedent(RUNS)
     process, _ = begin(tmp_path, text)
     process.send_signal(signal.SIGINT)
@@ -515,10 +517,10 @@ def test_ignored_it_is_ignored_by_both(patient: None, tmp_path: Path) -> None:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No command anywhere; returns a directory in the PATH."""
+    """Makes sure that no command is found anywhere. Returns a directory in the PATH."""
     monkeypatch.delenv("GPU_DISPATCH_COMMAND", raising=False)
     monkeypatch.setattr(_transcribe, "__file__", str(tmp_path / "a" / "b" / "c" / "_transcribe.py"))
-    monkeypatch.setattr(_transcribe, "__package__", "json")  # a package without one
+    monkeypatch.setattr(_transcribe, "__package__", "json")  # a package without the command
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     (tmp_path / "bin").mkdir()
     (tmp_path / "path").mkdir()
@@ -535,10 +537,10 @@ def program(path: Path) -> Path:
 
 def test_no_command(nowhere: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert LauncherOrchestrator().run("in", "out") == 1
-    said = capsys.readouterr().err
-    assert "pip install" in said and "make install" in said and "GPU_DISPATCH_COMMAND" in said
+    printed = capsys.readouterr().err
+    assert "pip install" in printed and "make install" in printed and "GPU_DISPATCH_COMMAND" in printed
     is_valid, error = LauncherOrchestrator().validate_setup(tmp_path, "sim:2")
-    assert is_valid is False and error == said.strip()
+    assert is_valid is False and error == printed.strip()
 
 
 def test_command_in_the_path(nowhere: Path) -> None:
@@ -546,20 +548,20 @@ def test_command_in_the_path(nowhere: Path) -> None:
     assert _transcribe.find_command() == ours
 
 
-def test_command_beside_python_comes_before_the_path(nowhere: Path, tmp_path: Path) -> None:
+def test_command_next_to_python_is_preferred_to_the_path(nowhere: Path, tmp_path: Path) -> None:
     program(nowhere / "gpu-dispatch")
     ours = program(tmp_path / "bin" / "gpu-dispatch")
     assert _transcribe.find_command() == ours
 
 
-def test_command_of_a_build_directory_comes_before_those(nowhere: Path, tmp_path: Path) -> None:
+def test_command_of_a_build_directory_is_preferred_to_both(nowhere: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin" / "gpu-dispatch")
     ours = program(tmp_path / "a" / "gpu-dispatch")
     assert _transcribe.find_command() == ours
 
 
 def test_pips_script_is_not_the_command(nowhere: Path, tmp_path: Path) -> None:
-    """It would call itself for ever."""
+    """If pip's script were taken for the command, it would call itself for ever."""
     pips = tmp_path / "bin" / "gpu-dispatch"
     pips.write_text("#!/bin/sh\n")
     pips.chmod(0o755)
@@ -569,31 +571,31 @@ def test_pips_script_is_not_the_command(nowhere: Path, tmp_path: Path) -> None:
     assert _transcribe.find_command() == ours
 
 
-def test_a_file_that_cannot_be_run_is_not_the_command(nowhere: Path) -> None:
+def test_file_that_is_not_executable_is_not_the_command(nowhere: Path) -> None:
     program(nowhere / "gpu-dispatch").chmod(0o644)
     with pytest.raises(FileNotFoundError):
         _transcribe.find_command()
 
 
-def test_named_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_named_command_does_not_exist(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("GPU_DISPATCH_COMMAND", "/nonexistent/gd")
     assert launcher_multigpu.run_multi_gpu("in", "out") == 1
     assert "GPU_DISPATCH_COMMAND=/nonexistent/gd" in capsys.readouterr().err
 
 
-def test_named_command_that_is_no_program(
+def test_named_command_is_not_a_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has the right to be run, and cannot be."""
+    """The file is executable, but cannot be executed."""
     monkeypatch.setenv("GPU_DISPATCH_COMMAND", str(program(tmp_path / "odd")))
     assert launcher_multigpu.run_multi_gpu("in", "out") == 1
-    said = capsys.readouterr().err
-    assert "odd" in said and "Exec format error" in said
+    printed = capsys.readouterr().err
+    assert "odd" in printed and "Exec format error" in printed
 
 
 def test_command_of_this_build() -> None:
     if "GPU_DISPATCH_COMMAND" in os.environ:
-        pytest.skip("another one is named")
+        pytest.skip("GPU_DISPATCH_COMMAND names another command")
     assert _transcribe.find_command() == Path(_transcribe.__file__).parents[2] / "gpu-dispatch"
 
 
@@ -607,7 +609,7 @@ def test_launcher_is_the_command(fake: Path, monkeypatch: pytest.MonkeyPatch, ho
     words = ["--input-dir", "data/audio", "--gpus", "0,1,2", "--model-size", "large-v3"]
     done = subprocess.run([sys.executable, *name, *words], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (5, "here\n"), done.stderr
-    assert told_once(fake) == words  # its name says the rest
+    assert arguments_once(fake) == words  # the command knows from its name that it is to transcribe
 
 
 def test_launcher_without_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -627,12 +629,12 @@ def test_help_names_every_option() -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["text"], (b"/bin/true",), [b"a\0b"], None])
-def test_program_wants_bytes(argv: Any) -> None:
+def test_run_program_refuses_wrong_arguments(argv: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         _native.run_program(argv, True)
 
 
-def test_program_that_is_not_there() -> None:
+def test_run_program_returns_the_error_of_a_missing_program() -> None:
     assert _native.run_program([b"/nonexistent/program"], True) == -errno.ENOENT
 
 
@@ -643,7 +645,7 @@ transcribes = pytest.mark.skipif(not speech.CAN_TRANSCRIBE, reason=speech.WITHOU
 
 @pytest.fixture
 def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with nothing in it, in which the demo model is to be had."""
+    """An empty home directory, and an environment in which the demo model is found."""
     monkeypatch.delenv("GPU_DISPATCH_COMMAND", raising=False)
     for name in set(os.environ) - set(speech.environment(tmp_path)):
         monkeypatch.delenv(name)
@@ -652,7 +654,7 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def heard(directory: Path, ending: str = ".txt") -> dict[str, str]:
+def texts_in(directory: Path, ending: str = ".txt") -> dict[str, str]:
     return {path.name.removesuffix(ending) + ".flac": path.read_text().strip() for path in directory.glob("*" + ending)}
 
 
@@ -660,11 +662,11 @@ def heard(directory: Path, ending: str = ".txt") -> dict[str, str]:
 @pytest.mark.parametrize("gpus", ["cpu", "sim:2"])
 def test_transcribes(at_home: Path, gpus: str) -> None:
     code = LauncherOrchestrator().run(speech.CLIPS, at_home / "out", gpus, "demo", "en", list(speech.SURE))
-    assert code == 0 and heard(at_home / "out") == speech.SURE
+    assert code == 0 and texts_in(at_home / "out") == speech.SURE
 
 
 @transcribes
-def test_transcribes_a_wav_by_its_models_file(at_home: Path) -> None:
+def test_transcribes_a_wav_with_a_model_file(at_home: Path) -> None:
     (at_home / "in").mkdir()
     clip, text = next(iter(speech.SURE.items()))
     speech.make_wav(clip, at_home / "in" / "a.wav")
@@ -688,7 +690,7 @@ def test_transcribes_a_wav_by_its_models_file(at_home: Path) -> None:
 
 
 @transcribes
-def test_a_file_that_is_no_audio_is_one_failure(at_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_file_that_is_not_audio_is_one_failure(at_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (at_home / "in").mkdir()
     (at_home / "in" / "bad.wav").write_bytes(b"no audio")
     clip, text = next(iter(speech.SURE.items()))
@@ -701,21 +703,21 @@ def test_a_file_that_is_no_audio_is_one_failure(at_home: Path, capfd: pytest.Cap
 @transcribes
 @pytest.mark.skipif(not _native.journal_available(), reason="built without SQLite")
 def test_journal(at_home: Path) -> None:
-    """What is done stays done: its text, taken away, does not come back."""
+    """A finished file is not transcribed again, even if its text was removed."""
     run = lambda **more: LauncherOrchestrator().run(  # noqa: E731
         speech.CLIPS, at_home / "out", "cpu", "demo", None, list(speech.SURE), journal=at_home / "run.db", **more
     )
-    assert run() == 0 and heard(at_home / "out") == speech.SURE
+    assert run() == 0 and texts_in(at_home / "out") == speech.SURE
     (at_home / "out" / next(iter(speech.SURE))).with_suffix(".txt").unlink()
-    assert run(resume=True) == 0 and len(heard(at_home / "out")) == len(speech.SURE) - 1
+    assert run(resume=True) == 0 and len(texts_in(at_home / "out")) == len(speech.SURE) - 1
 
 
 @transcribes
 def test_interrupted(at_home: Path) -> None:
-    """Files that are begun may finish, others are not begun; the exit code says it."""
+    """Started files may finish, and no others are started. The exit code shows the interrupt."""
     clips, files = at_home / "many", speech.spoken()
     clips.mkdir()
-    for n in range(50):  # more than could be done before the interrupt has come, however late
+    for n in range(50):  # more files than can be finished before the interrupt, however late it comes
         for clip in files:
             (clips / f"{n}-{clip}").symlink_to(speech.CLIPS / clip)
     text = f"""
@@ -730,35 +732,35 @@ def test_interrupted(at_home: Path) -> None:
     next(line for line in process.stderr if "model demo" in line)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=250)[0].endswith("code 130\n")
-    assert len(heard(at_home / "out")) < 50 * len(files)
+    assert len(texts_in(at_home / "out")) < 50 * len(files)
 
 
 @pytest.mark.parametrize(
     ("where", "gpus", "words"),
     [("absent", "sim:1", "absent"), (".", [7], "7"), (".", [], "auto"), (".", "nonsense-7", "nonsense-7")],
 )
-def test_setup_that_is_not_valid(at_home: Path, where: str, gpus: Any, words: str) -> None:
+def test_validate_setup_reports_what_is_wrong(at_home: Path, where: str, gpus: Any, words: str) -> None:
     is_valid, error = LauncherOrchestrator().validate_setup(at_home / where, gpus)
     assert is_valid is False and error and words in error
 
 
 @transcribes
-def test_setup_that_is_valid(at_home: Path) -> None:
+def test_validate_setup_accepts_a_valid_setup(at_home: Path) -> None:
     orchestrator = LauncherOrchestrator()
     assert orchestrator.validate_setup(at_home, "sim:2") == (True, None)
     assert orchestrator.validate_setup(at_home, "cpu", model_size="demo") == (True, None)
 
 
 @transcribes
-def test_setup_without_the_model(at_home: Path) -> None:
+def test_validate_setup_without_the_model(at_home: Path) -> None:
     is_valid, error = LauncherOrchestrator().validate_setup(at_home, "cpu", model_size="base")
     assert is_valid is False and error
-    said = error.splitlines()
-    assert said[0] == "the model base (ggml-base.bin) is not on this machine. These places were searched:"
-    assert said[-2] == "This command downloads it:" and said[-1].startswith("  mkdir -p ")
+    lines = error.splitlines()
+    assert lines[0] == "the model base (ggml-base.bin) is not on this machine. These places were searched:"
+    assert lines[-2] == "This command downloads it:" and lines[-1].startswith("  mkdir -p ")
 
 
-def test_setup_without_the_transcriber(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validate_setup_without_the_transcriber(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_DISPATCH_TRANSCRIBER", "/nonexistent/transcribe.so")
     is_valid, error = LauncherOrchestrator().validate_setup(at_home, "cpu")
     assert is_valid is False and error and "/nonexistent/transcribe.so" in error

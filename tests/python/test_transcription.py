@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""`gpu-dispatch transcribe` as a whole, with the real worker and the demo model: every format read by an
-independent parser, bad files among good ones, odd names, workers that are killed or hang, and interrupted runs that are
-resumed."""
+"""The whole of `gpu-dispatch transcribe`, with the real worker and the demo model. Independent parsers read every
+output format. Other cases: bad files among good ones, unusual file names, workers that are killed or hang, and
+interrupted runs that are resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMAND = BUILD / "gpu-dispatch"
 CLIPS = ROOT / "tests" / "data" / "speech"
 MODEL = ROOT / "models" / "ggml-demo.bin"
 RATE = 16000
-PATIENCE = 240  # seconds: for a run that hangs
+PATIENCE = 240  # seconds until a run counts as hanging
 
 pytestmark = pytest.mark.skipif(
     not (BUILD / "apps" / "transcribe" / "transcribe.so").exists(),
@@ -56,7 +56,7 @@ def texts(out: Path) -> dict[str, str]:
 
 
 def failures(path: Path) -> dict[str, dict[str, Any]]:
-    """Those of --failed, by file name."""
+    """The records of --failed, by file name."""
     if not path.exists():
         return {}
     return {Path(each["input"]).name: each for each in map(json.loads, path.read_text().splitlines())}
@@ -64,16 +64,16 @@ def failures(path: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def clips() -> dict[str, Any]:
-    """{text: samples} of the clips that the model hears right, shortest text first"""
+    """{text: samples} of the clips that the model transcribes correctly, shortest text first"""
     lines = (CLIPS / "transcripts.tsv").read_text().splitlines()[1:]
-    said = {file: text for file, text, *_ in (line.split("\t") for line in lines)}
+    text_of = {file: text for file, text, *_ in (line.split("\t") for line in lines)}
     wrong = {"clip_051.flac", "clip_059.flac"}  # models/README.md
-    return {text: soundfile.read(CLIPS / file, dtype="int16")[0] for file, text in said.items() if file not in wrong}
+    return {text: soundfile.read(CLIPS / file, dtype="int16")[0] for file, text in text_of.items() if file not in wrong}
 
 
 @pytest.fixture(scope="session")
 def speech(clips: dict[str, Any]) -> Any:
-    """All of them one after the other, with a second's pause: about a minute and a half."""
+    """All clips one after the other, with pauses of a second: about a minute and a half."""
     return np.concatenate([part for samples in clips.values() for part in (samples, np.zeros(RATE, np.int16))])
 
 
@@ -101,7 +101,7 @@ def assert_good(out: Path, *names: str) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> tuple[Path, dict[str, Any]]:
-    """Every format of a long file: (the directory, its json)"""
+    """Transcribes a long file into every format. Returns (the output directory, the contents of the JSON file)."""
     base = tmp_path_factory.mktemp("formats")
     write(base / "in" / "long.wav", speech)
     done = transcribe(base / "in", base / "out", "--format", "all", "--word-timestamps")
@@ -127,7 +127,7 @@ def test_words_have_times_within_their_segments(written: tuple[Path, dict[str, A
 
 
 def close(a: float, b: float) -> bool:
-    return abs(a - b) < 0.0015  # a millisecond, rounded either way
+    return abs(a - b) < 0.0015  # a millisecond, rounded up or down
 
 
 def same_as_json(found: list[tuple[float, float, str]], segments: list[dict[str, Any]]) -> None:
@@ -136,7 +136,7 @@ def same_as_json(found: list[tuple[float, float, str]], segments: list[dict[str,
         assert close(start, each["start"]) and close(end, each["end"]), (start, end, each)
 
 
-def test_srt_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
+def test_srt_read_by_another_parser(written: tuple[Path, dict[str, Any]]) -> None:
     out, expected = written
     subtitles = list(srt.parse((out / "long.srt").read_text("utf-8"), ignore_errors=False))
     assert [each.index for each in subtitles] == list(range(1, len(subtitles) + 1))
@@ -144,7 +144,7 @@ def test_srt_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
                  expected["segments"])
 
 
-def test_vtt_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
+def test_vtt_read_by_another_parser(written: tuple[Path, dict[str, Any]]) -> None:
     out, expected = written
     captions = webvtt.read(str(out / "long.vtt")).captions
     same_as_json([(each.start_in_seconds, each.end_in_seconds, each.text) if isinstance(each.start_in_seconds, float)
@@ -152,12 +152,12 @@ def test_vtt_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
 
 
 def seconds(stamp: str) -> float:
-    """Of 00:01:02.345: the parser's own whole seconds are too coarse."""
+    """The seconds of a time such as 00:01:02.345. The parser itself gives only whole seconds."""
     hours, minutes, rest = stamp.split(":")
     return int(hours) * 3600 + int(minutes) * 60 + float(rest)
 
 
-def test_tsv_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
+def test_tsv_read_by_another_parser(written: tuple[Path, dict[str, Any]]) -> None:
     out, expected = written
     with open(out / "long.tsv", encoding="utf-8", newline="") as file:
         heading, *rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -168,11 +168,11 @@ def test_tsv_in_a_foreign_parser(written: tuple[Path, dict[str, Any]]) -> None:
 def test_txt_is_the_same_text(written: tuple[Path, dict[str, Any]], clips: dict[str, Any]) -> None:
     out, expected = written
     assert (out / "long.txt").read_text().split() == expected["text"].split()
-    heard, said = expected["text"].split(), " ".join(clips).split()
-    assert len(set(heard) & set(said)) >= 0.9 * len(set(said))
+    found, spoken = expected["text"].split(), " ".join(clips).split()
+    assert len(set(found) & set(spoken)) >= 0.9 * len(set(spoken))
 
 
-def test_nothing_but_the_formats_is_written(written: tuple[Path, dict[str, Any]]) -> None:
+def test_only_the_wanted_formats_are_written(written: tuple[Path, dict[str, Any]]) -> None:
     assert sorted(path.name for path in written[0].iterdir()) == [f"long.{kind}" for kind in ("json", "srt", "tsv", "txt", "vtt")]
 
 
@@ -180,7 +180,7 @@ def test_nothing_but_the_formats_is_written(written: tuple[Path, dict[str, Any]]
 
 
 def resampled(samples: Any, rate: int) -> Any:
-    """By straight lines between the samples: good enough for speech."""
+    """Resamples with linear interpolation, which is good enough for speech."""
     places = np.arange(int(len(samples) * rate / RATE)) * (RATE / rate)
     return np.interp(places, np.arange(len(samples)), samples) / 32768
 
@@ -201,13 +201,13 @@ def resampled(samples: Any, rate: int) -> Any:
 def test_formats_rates_and_channels(tmp_path: Path, clips: dict[str, Any], name: str, rate: int, channels: int,
                                     more: dict[str, str]) -> None:
     if more.get("format", "WAV") not in soundfile.available_formats():
-        pytest.skip(f"there is nothing here that writes {more['format']}")
-    said = "paste previous kitchen volume"
-    samples = np.tile(resampled(clips[said], rate)[:, None], (1, channels))
+        pytest.skip(f"this libsndfile cannot write {more['format']}")
+    text = "paste previous kitchen volume"
+    samples = np.tile(resampled(clips[text], rate)[:, None], (1, channels))
     write(tmp_path / "in" / name, samples, rate, **more)
     done = transcribe(tmp_path / "in", tmp_path / "out", pattern="a.*")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "a.txt").read_text() == said + "\n"
+    assert (tmp_path / "out" / "a.txt").read_text() == text + "\n"
 
 
 # --- bad files among good ones ---------------------------------------------------------
@@ -222,7 +222,7 @@ def wav_header(channels: int, data_bytes: int) -> bytes:
 
 
 def make_bad(directory: Path, kind: str) -> Path:
-    """A bad file; its name is what is wrong with it."""
+    """Makes a bad file whose name is the kind of fault."""
     path = directory / f"{kind}.wav"
     whole = (directory / "timer.wav").read_bytes()
     contents = {
@@ -277,7 +277,7 @@ def test_an_unreadable_file_is_one_failure(tmp_path: Path, directory: Path) -> N
 
 
 def make_odd(directory: Path, kind: str) -> Path:
-    """Something other than a file, with the name of an audio file."""
+    """Makes a directory entry that is not a regular file, with the name of an audio file."""
     path = directory / f"{kind}.wav"
     if kind == "fifo":
         os.mkfifo(path)
@@ -292,7 +292,8 @@ def make_odd(directory: Path, kind: str) -> Path:
     ("kind", "status"), [("dangling", 1), ("loop", 1), ("fifo", 0), ("device", 0), ("directory", 0)]
 )
 def test_other_entries_in_a_directory(tmp_path: Path, directory: Path, kind: str, status: int) -> None:
-    """All but directories are reported. A dangling link is an error; other non-files are not. A FIFO is not read."""
+    """Every such entry is reported, except directories. A dangling link is an error; the others are not. A FIFO is not
+    read."""
     make_odd(directory, kind)
     done = transcribe(directory, tmp_path / "out")
     assert done.returncode == status, done.stderr
@@ -313,7 +314,7 @@ def test_other_entries_by_name(tmp_path: Path, directory: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("name", ["été Zürich 東京 🎧", "tab\there", "new\nline", "-rf", "quote\"'`$x", "x" * 240, "a.b.c", "%s%n{}"])
-def test_odd_names(tmp_path: Path, clips: dict[str, Any], name: str) -> None:
+def test_unusual_file_names(tmp_path: Path, clips: dict[str, Any], name: str) -> None:
     write(tmp_path / "in" / "plain.wav", clips["timer"]).rename(tmp_path / "in" / f"{name}.wav")
     done = transcribe(tmp_path / "in", tmp_path / "out", "--format", "txt,json")
     assert done.returncode == 0, done.stderr
@@ -345,7 +346,7 @@ def test_directories_are_mirrored(tmp_path: Path, clips: dict[str, Any]) -> None
 # --- what a run can't begin with ---------------------------------------------------------
 
 
-def test_an_output_directory_that_can_not_be_made(tmp_path: Path, directory: Path) -> None:
+def test_output_directory_cannot_be_created(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     done = transcribe(directory, tmp_path / "file" / "out")
     assert done.returncode == 1
@@ -353,7 +354,7 @@ def test_an_output_directory_that_can_not_be_made(tmp_path: Path, directory: Pat
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
-def test_an_output_directory_that_can_not_be_written(tmp_path: Path, directory: Path) -> None:
+def test_output_directory_cannot_be_written(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "out").mkdir(mode=0o500)
     done = transcribe(directory, tmp_path / "out")
     assert done.returncode == 1
@@ -366,7 +367,7 @@ def one_output_in_the_way(tmp_path: Path, directory: Path) -> subprocess.Complet
     return transcribe(directory, tmp_path / "out", "--failed", tmp_path / "failed")
 
 
-def test_one_output_that_can_not_be_written_is_one_failure(tmp_path: Path, directory: Path) -> None:
+def test_output_that_cannot_be_written_is_one_failure(tmp_path: Path, directory: Path) -> None:
     done = one_output_in_the_way(tmp_path, directory)
     assert done.returncode == 1
     assert list(failures(tmp_path / "failed")) == ["three.wav"]
@@ -382,20 +383,20 @@ def with_model(directory: Path, out: Path, *model: object) -> subprocess.Complet
                           env={**os.environ, "HOME": str(out), "XDG_CACHE_HOME": str(out / "cache")})
 
 
-def test_a_model_that_is_missing(tmp_path: Path, directory: Path) -> None:
+def test_missing_model(tmp_path: Path, directory: Path) -> None:
     done = with_model(directory, tmp_path / "out", "--model", tmp_path / "none.bin")
     assert done.returncode == 1 and str(tmp_path / "none.bin") in done.stderr
     done = with_model(directory, tmp_path / "out", "--model-size", "medium")
     assert done.returncode == 1
-    said = done.stderr.splitlines()
-    assert said[0] == "gpu-dispatch: the model medium (ggml-medium.bin) is not on this machine. These places were searched:"
-    assert said[1:-2] and all(line.startswith("  ") and " " not in line[2:] for line in said[1:-2])
-    assert said[-2] == "This command downloads it:" and said[-1].startswith("  mkdir -p ") and " && curl " in said[-1]
+    lines = done.stderr.splitlines()
+    assert lines[0] == "gpu-dispatch: the model medium (ggml-medium.bin) is not on this machine. These places were searched:"
+    assert lines[1:-2] and all(line.startswith("  ") and " " not in line[2:] for line in lines[1:-2])
+    assert lines[-2] == "This command downloads it:" and lines[-1].startswith("  mkdir -p ") and " && curl " in lines[-1]
     assert not list(tmp_path.rglob("*.txt"))
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, 700_000, -1])
-def test_a_model_that_is_truncated(tmp_path: Path, directory: Path, keep: int) -> None:
+def test_truncated_model(tmp_path: Path, directory: Path, keep: int) -> None:
     (tmp_path / "ggml-demo.bin").write_bytes(MODEL.read_bytes()[:keep])
     done = with_model(directory, tmp_path / "out", "--model", tmp_path / "ggml-demo.bin")
     assert done.returncode == 1 and "ggml-demo.bin" in done.stderr
@@ -403,7 +404,7 @@ def test_a_model_that_is_truncated(tmp_path: Path, directory: Path, keep: int) -
 
 
 @pytest.mark.parametrize("contents", [b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(5000), b"GGUF" + bytes(5000), b"{}"])
-def test_a_model_that_is_none(tmp_path: Path, directory: Path, contents: bytes) -> None:
+def test_file_that_is_not_a_model(tmp_path: Path, directory: Path, contents: bytes) -> None:
     (tmp_path / "photo.jpeg").write_bytes(contents)
     done = with_model(directory, tmp_path / "out", "--model", tmp_path / "photo.jpeg")
     assert done.returncode == 1 and "photo.jpeg" in done.stderr
@@ -414,7 +415,7 @@ def test_a_model_that_is_none(tmp_path: Path, directory: Path, contents: bytes) 
 
 
 def of_process(pid: int, name: str) -> str:
-    """A file of /proc; nothing if the process has gone meanwhile."""
+    """The contents of a file in /proc/PID; empty if the process has ended meanwhile."""
     try:
         return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
     except OSError:
@@ -422,7 +423,7 @@ def of_process(pid: int, name: str) -> str:
 
 
 def children(pid: int) -> list[int]:
-    """All that descend from a process."""
+    """All descendants of a process."""
     parents: dict[int, list[int]] = {}
     for each in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         _, _, rest = of_process(each, "stat").rpartition(") ")
@@ -435,12 +436,12 @@ def children(pid: int) -> list[int]:
 
 
 def workers(pid: int) -> list[int]:
-    """Those of its descendants that have the model mapped or loaded: the plugin is in them."""
+    """The descendants of a process that are workers: those that have loaded the plugin."""
     return [child for child in children(pid) if "transcribe.so" in of_process(child, "maps")]
 
 
 class Running:
-    """A run of which each file that ends is a line; the next line is an event to wait for."""
+    """A run that prints a line for each file that ends. Tests wait for the next line as an event."""
 
     def __init__(self, words: list[str]) -> None:
         self.process = subprocess.Popen([*words, "--output", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -455,13 +456,13 @@ class Running:
         return self.lines[-1]
 
     def end(self) -> tuple[int, str]:
-        """(exit status, what it said); the rest of the lines is kept."""
+        """(exit status, standard error). Stores the remaining lines."""
         out, err = self.process.communicate(timeout=PATIENCE)
         self.lines += map(json.loads, out.splitlines())
         return self.process.returncode, err
 
     def named(self) -> list[str]:
-        """Those that were transcribed; one that was cancelled has a line too."""
+        """The files that were transcribed. (Cancelled files have a line too.)"""
         return [Path(each["input"]).name for each in self.lines if each["status"] == "ok"]
 
 
@@ -482,7 +483,8 @@ def running() -> Iterator[Any]:
 
 @pytest.fixture
 def series(tmp_path: Path, speech: Any) -> Path:
-    """Files a to f of about half a minute and more, each a little shorter than the one before: they go in this order."""
+    """Files a to f of half a minute or more. Each is a little shorter than the one before, so they run in this
+    order."""
     for i, name in enumerate("abcdef"):
         write(tmp_path / "in" / f"{name}.wav", speech[: (40 - 2 * i) * RATE])
     return tmp_path / "in"
@@ -493,7 +495,7 @@ SERIES = [f"{name}.wav" for name in "abcdef"]
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> dict[str, str]:
-    """What a run of such a series writes when nothing happens."""
+    """The output of a run of the same series that nothing disturbs."""
     base = tmp_path_factory.mktemp("undisturbed")
     for i, name in enumerate("abcdef"):
         write(base / "in" / f"{name}.wav", speech[: (40 - 2 * i) * RATE])
@@ -502,31 +504,31 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> dict[s
     return texts(base / "out")
 
 
-def test_a_worker_killed_in_the_middle_of_a_file(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any) -> None:
+def test_worker_killed_in_the_middle_of_a_file(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any) -> None:
     run = running(series, tmp_path / "out", "--retries", "3")
-    first = run.next()  # by now it is at the next file
+    first = run.next()  # the worker is now at the next file
     skip_if_over(tmp_path / "out")
     (worker,) = workers(run.process.pid)
     os.kill(worker, signal.SIGKILL)
-    status, said = run.end()
-    assert status == 0, said
+    status, errors = run.end()
+    assert status == 0, errors
     assert first["input"].endswith("a.wav") and sorted(run.named()) == SERIES
     assert texts(tmp_path / "out") == undisturbed
 
 
-def test_a_worker_killed_once_too_often_is_a_failure_of_its_file(tmp_path: Path, series: Path, undisturbed: dict[str, str],
+def test_file_fails_if_its_worker_is_killed_too_often(tmp_path: Path, series: Path, undisturbed: dict[str, str],
                                                                   running: Any) -> None:
     run = running(series, tmp_path / "out", gpus="sim:2")
     run.next()
     for worker in workers(run.process.pid):
-        with contextlib.suppress(ProcessLookupError):  # it may have done its last file
+        with contextlib.suppress(ProcessLookupError):  # the worker may have finished its last file and ended
             os.kill(worker, signal.SIGKILL)
-    status, said = run.end()
+    status, errors = run.end()
     ended = {Path(each["input"]).name: each["status"] for each in run.lines}
     assert sorted(ended) == SERIES
     good = {name.replace(".wav", ".txt") for name, how in ended.items() if how == "ok"}
     assert texts(tmp_path / "out") == {name: text for name, text in undisturbed.items() if name in good}
-    assert status == (0 if len(good) == len(SERIES) else 1), said
+    assert status == (0 if len(good) == len(SERIES) else 1), errors
 
 
 def test_a_file_that_takes_too_long(tmp_path: Path, directory: Path, speech: Any) -> None:
@@ -545,9 +547,9 @@ def test_a_worker_that_is_stuck(tmp_path: Path, series: Path, undisturbed: dict[
     skip_if_over(tmp_path / "out")
     (worker,) = workers(run.process.pid)
     os.kill(worker, signal.SIGSTOP)
-    status, said = run.end()
-    assert status == 1, said
-    stuck = failures(tmp_path / "failed")  # that of the worker; a machine that is busy enough may be late with others
+    status, errors = run.end()
+    assert status == 1, errors
+    stuck = failures(tmp_path / "failed")  # the file of the stuck worker; on a busy machine other files may time out too
     assert {each["failure"] for each in stuck.values()} == {"timeout"}
     good = {name.replace(".wav", ".txt") for name in set(SERIES) - set(stuck)}
     assert texts(tmp_path / "out") == {name: text for name, text in undisturbed.items() if name in good}
@@ -555,13 +557,14 @@ def test_a_worker_that_is_stuck(tmp_path: Path, series: Path, undisturbed: dict[
 
 
 def skip_if_over(out: Path) -> None:
-    """Where this process was kept waiting for as long as nearly all of the files took, there is nothing to disturb."""
+    """Skips the test if this process was delayed for so long that the run is nearly over. Then there is nothing left to
+    disturb."""
     if len(texts(out)) >= len(SERIES) - 1:
         pytest.skip("the run was over, or nearly, before anything could be done to it")
 
 
 def kept(out: Path) -> dict[str, tuple[int, int]]:
-    """What tells whether a file was written again."""
+    """For each file, values that change when it is written again."""
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in out.glob("*.txt")}
 
 
@@ -572,12 +575,13 @@ def interrupt(run: Running) -> None:
 def kill_all(run: Running) -> None:
     everyone = [run.process.pid, *children(run.process.pid)]
     for pid in everyone:
-        with contextlib.suppress(ProcessLookupError):  # it may have died with the first
+        with contextlib.suppress(ProcessLookupError):  # it may have died together with the first process
             os.kill(pid, signal.SIGKILL)
 
 
 def recorded(journal: Path, directory: Path) -> set[str]:
-    """The files that are done according to a journal that is not in use. A copy is read: it is left as it was."""
+    """The files that are done according to a journal that is not in use. A copy is read, so that the journal does not
+    change."""
     directory.mkdir()
     for path in journal.parent.glob(journal.name + "*"):
         shutil.copy(path, directory)
@@ -587,7 +591,8 @@ def recorded(journal: Path, directory: Path) -> set[str]:
 
 @pytest.mark.parametrize("journal", [False, True], ids=["outputs", "journal"])
 @pytest.mark.parametrize("end", [interrupt, kill_all])
-def test_a_run_that_is_broken_off_and_resumed(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any, end: Any,
+def test_interrupted_or_killed_run_is_resumed(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any,
+end: Any,
                                               journal: bool) -> None:
     if journal and not has_journal():
         pytest.skip("this build has no journal (SQLite)")
@@ -598,20 +603,20 @@ def test_a_run_that_is_broken_off_and_resumed(tmp_path: Path, series: Path, undi
     run.next()
     skip_if_over(out)
     end(run)
-    status, said = run.end()
-    assert status == (130 if end is interrupt else -signal.SIGKILL), said
+    status, errors = run.end()
+    assert status == (130 if end is interrupt else -signal.SIGKILL), errors
     before = kept(out)
     assert 2 <= len(before) < len(SERIES)
-    # A journal gathers records for a tenth of a second: what ended just before it was killed may be done again.
+    # A journal collects records for a tenth of a second. So files that ended just before the kill may be done again.
     lost = set(run.named()) - recorded(tmp_path / "run.journal", tmp_path / "copy") if journal else set()
     assert lost == set(run.named()[len(run.named()) - len(lost) :]) and (end is kill_all or not lost)
     again = running(series, out, *more, "--resume")
-    status, said = again.end()
-    assert status == 0, said
+    status, errors = again.end()
+    assert status == 0, errors
     after = kept(out)
     assert texts(out) == undisturbed
-    told = {name.replace(".wav", ".txt") for name in set(run.named()) - lost}
-    assert {name: after[name] for name in told} == {name: before[name] for name in told}
+    finished = {name.replace(".wav", ".txt") for name in set(run.named()) - lost}
+    assert {name: after[name] for name in finished} == {name: before[name] for name in finished}
     if not journal:  # a written output is done, even if it was not reported
         assert {name: after[name] for name in before} == before
     assert not set(again.named()) & (set(run.named()) - lost)

@@ -1,4 +1,4 @@
-"""RichDispatcher: its statistics, its display, and what it does with exceptions."""
+"""RichDispatcher: its statistics, its display, and how it handles exceptions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gpu_dispatch.ui import STATUS_STYLES, GpuState, RichDispatcher, RunState, d
 rich_console = pytest.importorskip("rich.console")
 
 ESCAPE = "\x1b"
-LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
+LONG = 250  # seconds: for events that come at once, except on a busy machine; a test that hangs is ended a little later
 # Otherwise a worker that is slow to start is killed a second after the last task, and its setup is never reported.
 PATIENT = {"cancel_grace": LONG, "cleanup_grace": LONG}
 
 
 class Double(BaseWorker):
-    """Doubles numbers; 3 is an error, 5 never ends; GPU 9 cannot be set up."""
+    """Doubles numbers. 3 raises an exception, and 5 never ends. Setup fails on GPU 9."""
 
     def setup(self, gpu_id: int, seed: int, broken: tuple[int, ...] = (9,)) -> None:
         if gpu_id in broken:
@@ -47,7 +47,7 @@ def ignore(*args: Any) -> None:
 
 
 def counted(**figures: Any) -> RunState:
-    """A state in the middle of a run: begun at 100."""
+    """A state in the middle of a run that began at time 100."""
     gpus = {
         0: GpuState("processing", completed=1_234_567, last_duration=0.0123, running={0: (17, 101.0)}, last_task=17),
         1: GpuState("idle", completed=12, failed=3, last_duration=75.0, last_task=9, last_error="KeyError: 'three'"),
@@ -88,10 +88,10 @@ def test_layout_columns_by_width() -> None:
     assert [title in titles[80] for title in ("Task", "Timeouts", "Last error")] == [True, True, False]
     assert [title in titles[200] for title in ("Task", "Timeouts", "Last error")] == [True, True, True]
     assert "#17" in titles[80] and "12.3 ms" in titles[80] and "75.0 s" in titles[80] and "2.0 µs" in titles[80]
-    assert "ValueError: no [bold]model[/bold]" in titles[200], "words are no markup"
+    assert "ValueError: no [bold]model[/bold]" in titles[200], "error messages are not markup"
 
 
-def test_words_do_not_steer_the_terminal() -> None:
+def test_control_characters_do_not_reach_the_terminal() -> None:
     words = "a\x1b[2J\x9bm\u202e\u2066\u2028\udc9b\x7f z"
     file = io.StringIO()
     console = rich_console.Console(width=200, file=file, color_system=None)
@@ -105,7 +105,7 @@ def test_layout_without_total_has_no_eta() -> None:
     assert "7 tasks" in text and "ETA" not in text and " of " not in text
 
 
-def test_layout_of_nothing_yet() -> None:
+def test_layout_before_the_first_result() -> None:
     text = text_of(RunState({0: GpuState()}, expected_total=10), 80)
     assert "0 of 10 tasks, 0.0 %" in text and "- tasks/s" in text and "- ETA" in text and "initializing" in text
 
@@ -134,9 +134,9 @@ def test_layout_is_pure() -> None:
 # ---- the state ----
 
 
-def test_eta_is_of_the_pace_since_the_first_task() -> None:
+def test_eta_uses_the_speed_since_the_first_task() -> None:
     state = RunState({}, expected_total=101, began=0.0, completed=11, first_end=1000.0)
-    assert state.eta(1010.0) == pytest.approx(90.0)  # the 1000 seconds before the first were setup
+    assert state.eta(1010.0) == pytest.approx(90.0)  # the 1000 seconds before the first task were setup
     state.ended = 1010.0
     assert state.eta(1010.0) is None
 
@@ -144,11 +144,11 @@ def test_eta_is_of_the_pace_since_the_first_task() -> None:
 @pytest.mark.parametrize(
     "figures", [{}, {"expected_total": 5}, {"expected_total": 5, "completed": 1, "first_end": 1.0}]
 )
-def test_eta_not_known(figures: dict[str, Any]) -> None:
+def test_eta_is_unknown(figures: dict[str, Any]) -> None:
     assert RunState({}, began=0.0, **figures).eta(9.0) is None
 
 
-def test_eta_of_more_than_expected_is_zero() -> None:
+def test_eta_is_zero_if_there_are_more_tasks_than_expected() -> None:
     assert RunState({}, began=0.0, expected_total=5, completed=6, first_end=1.0).eta(9.0) == 0.0
 
 
@@ -180,7 +180,7 @@ def test_statistics() -> None:
 
 
 def test_statistics_of_timeouts() -> None:
-    """Of those that never end, alone: where the machine stands still, others pass the limit too."""
+    """Only tasks that never end. On a stalled machine, other tasks could exceed the limit too."""
     stats = RichDispatcher(Double, [0, 1], show_ui=False).run([5, 5, 5], ignore, task_timeout=0.2)
     assert (stats["total"], stats["completed"], stats["failed"], stats["timeouts"]) == (3, 0, 0, 3)
     gpus = stats["gpu_status"].values()
@@ -197,7 +197,7 @@ class Timed(BaseWorker):
         return self.ready, begun, time.monotonic()
 
 
-def test_durations_are_the_tasks_own() -> None:
+def test_durations_are_those_of_the_tasks() -> None:
     times: list[float] = []
     dispatcher = RichDispatcher(Timed, [0], show_ui=False)
     stats = dispatcher.run([1], lambda t, r, w: times.extend(r))
@@ -255,7 +255,7 @@ def test_timeouts_without_on_timeout_go_to_on_error() -> None:
     assert errors == [(0, "timed out after 0.1 s")] and stats["timeouts"] == 1 and stats["failed"] == 0
 
 
-def test_setup_failure_of_one() -> None:
+def test_setup_fails_on_one_gpu() -> None:
     failures: list[tuple[int, str]] = []
     dispatcher = RichDispatcher(Double, [0, 9], show_ui=False, **PATIENT)
 
@@ -270,7 +270,7 @@ def test_setup_failure_of_one() -> None:
     assert failures[0][0] == 9 and "Traceback" in failures[0][1]
 
 
-def test_setup_failure_of_all_is_raised() -> None:
+def test_setup_failure_on_all_gpus_is_raised() -> None:
     dispatcher = RichDispatcher(Double, [9], show_ui=False)
     with pytest.raises(RuntimeError, match="All workers failed during setup"):
         dispatcher.run([1], ignore)
@@ -288,7 +288,7 @@ def test_devices_by_specification() -> None:
     assert set(stats["gpu_status"]) == {0, 1} and stats["completed"] == 2
 
 
-def test_is_used_again() -> None:
+def test_dispatcher_can_run_again() -> None:
     dispatcher = RichDispatcher(Double, [0], show_ui=False)
     for _ in range(2):
         assert dispatcher.run([1, 2], ignore)["total"] == 2
@@ -322,11 +322,11 @@ def test_rich_is_not_imported_early() -> None:
     assert subprocess.run([sys.executable, "-c", code], env=os.environ).returncode == 0
 
 
-# ---- displays; each with a console of its own ----
+# ---- displays; each has its own console ----
 
 
 class Page:
-    """A console that is, or is not, a terminal, and what was written to it."""
+    """A console that is a terminal or not, and the text that was written to it."""
 
     def __init__(self, terminal: bool) -> None:
         self.file = io.StringIO()
@@ -371,7 +371,7 @@ class TestDisplay:
             RichDispatcher(Double, [0], console=Page(terminal).console).run(items(), lambda t, r, w: results.append(r))
         assert results == [2]
 
-    def test_where_callbacks_are_made(self, terminal: bool) -> None:
+    def test_thread_of_callbacks(self, terminal: bool) -> None:
         threads = set()
         RichDispatcher(Double, [0], console=Page(terminal).console).run(
             [1],
@@ -381,7 +381,7 @@ class TestDisplay:
         assert threads != {threading.current_thread()} if terminal else threads == {threading.current_thread()}
 
     def test_keyboard_interrupt(self, terminal: bool) -> None:
-        """Ctrl-C when a task is known to run that never ends."""
+        """Ctrl-C after a task that never ends has started."""
 
         def interrupt(task_id: int, worker_id: int) -> None:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -393,7 +393,7 @@ class TestDisplay:
 
 
 def test_display_is_drawn_while_it_runs(tmp_path: Path) -> None:
-    """The task ends only once the display shows that it runs."""
+    """The task ends only after the display shows that it is running."""
     page = Page(True)
     dispatcher = RichDispatcher(Gated, [0], console=page.console, refresh_rate=50)
     gate = tmp_path / "gate"
@@ -440,7 +440,7 @@ def test_display_that_cannot_be_drawn_ends_the_run() -> None:
         RichDispatcher(Double, [0], console=page.console, refresh_rate=100).run([5], ignore)
 
 
-def test_worker_output_does_not_tear_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_output_does_not_disturb_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[bool, Any] = {}
 
     class Spy(Dispatcher):
@@ -455,7 +455,8 @@ def test_worker_output_does_not_tear_the_display(monkeypatch: pytest.MonkeyPatch
 
 
 def test_on_a_real_terminal(tmp_path: Path) -> None:
-    """A script on a pseudo-terminal: drawn in place, what callbacks print stays, the cursor comes back."""
+    """Runs a script on a pseudo-terminal. The display is drawn in place, the output of callbacks stays visible, and the
+    cursor is shown again at the end."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     main, terminal = pty.openpty()
@@ -472,7 +473,7 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
     os.close(main)
     assert child.wait(LONG) == 0, output.decode()
     text = output.decode()
-    assert "said by a callback" in text and "\x1b[?25l" in text
+    assert "printed by a callback" in text and "\x1b[?25l" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     assert "COMPLETED 4" in text
 
@@ -489,6 +490,6 @@ class Worker(BaseWorker):
 
 if __name__ == "__main__":
     dispatcher = RichDispatcher(Worker, gpu_ids=[0, 1])
-    stats = dispatcher.run(range(4), lambda t, r, w: print("said by a callback"))
+    stats = dispatcher.run(range(4), lambda t, r, w: print("printed by a callback"))
     print("COMPLETED", stats["completed"])
 """

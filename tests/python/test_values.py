@@ -22,7 +22,7 @@ import native_test
 import pytest
 
 np = pytest.importorskip("numpy")
-LONG = 250  # seconds: for what comes at once, but for a machine that is busy; a test that hangs is ended a little later
+LONG = 250  # seconds: for events that come at once, except on a busy machine; a test that hangs is ended a little later
 
 TAGS = {"none": 0x10, "false": 0x11, "true": 0x12, "int": 0x13, "float": 0x14, "str": 0x15, "bytes": 0x16,
         "bytearray": 0x17, "pickle": 0x18, "buffers": 0x19}
@@ -33,7 +33,7 @@ def round_trip(value):
 
 
 def failure(function, *arguments):
-    """The type of what it raises. pytest.raises() would leave references behind."""
+    """The type of the exception that it raises. pytest.raises() would leave references behind."""
     try:
         function(*arguments)
     except Exception as error:
@@ -42,7 +42,7 @@ def failure(function, *arguments):
 
 
 def same(a, b) -> bool:
-    """Equal, and of the same types all the way down."""
+    """Whether both are equal and have the same types, at every level."""
     if type(a) is not type(b):
         return False
     if isinstance(a, np.ndarray):
@@ -94,7 +94,7 @@ class Record:
 
 
 class Buffered:
-    """Gives its bytes to pickle as a buffer beside it."""
+    """Gives its bytes to pickle as an out-of-band buffer."""
 
     def __init__(self, data):
         self.data = data
@@ -120,14 +120,14 @@ SCALARS = {
 
 @pytest.mark.parametrize("kind, value", [(kind, value) for kind in SCALARS for value in SCALARS[kind]],
                          ids=lambda v: repr(v)[:20])
-def test_scalars_have_a_form_of_their_own(kind, value):
+def test_scalars_have_their_own_encoding(kind, value):
     data = native_test.encode(value)
     assert data[0] == TAGS[kind]
     assert same(native_test.decode(data), value)
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**100, -(10**4000), "\ud800", "a\udfffb", "\udc80" * 100])
-def test_what_does_not_fit_its_form_is_pickled(value):
+def test_scalar_that_does_not_fit_its_encoding_is_pickled(value):
     data = native_test.encode(value)
     assert data[0] == TAGS["pickle"]
     assert same(native_test.decode(data), value)
@@ -135,12 +135,12 @@ def test_what_does_not_fit_its_form_is_pickled(value):
 
 @pytest.mark.parametrize("value", [Number(5), Text("a"), Blob(b"a"), Blobs(b"a"), Real(1.5), Colour.RED, Word.YES, np.float64(1.5),
                                    np.int64(3), np.bool_(True), np.str_("a"), np.bytes_(b"a"), np.float32(0.1)], ids=repr)
-def test_subclasses_come_back_as_what_they_were(value):
+def test_subclasses_keep_their_type(value):
     assert native_test.encode_small(value) == b""
     assert same(round_trip(value), value)
 
 
-def test_small_is_the_whole_value():
+def test_small_encoding_is_the_same_as_the_full_one():
     for values in SCALARS.values():
         for value in values:
             small = native_test.encode_small(value)
@@ -202,7 +202,7 @@ def test_buffers_are_read_only_at_every_size():
             back[0] = 1
 
 
-def test_contiguous_arrays_travel_beside_the_pickle():
+def test_contiguous_arrays_are_sent_outside_the_pickle():
     array = np.arange(1000)
     data = native_test.encode(array)
     assert data[0] == TAGS["buffers"]
@@ -230,12 +230,12 @@ def test_cycles():
 
 
 @pytest.mark.parametrize("data", [b"abc", bytearray(b"x" * 1000), b"", memoryview(b"abcdef")[1:3], np.arange(12).reshape(3, 4).T])
-def test_objects_with_buffers_of_their_own(data):
+def test_objects_with_their_own_buffers(data):
     back = round_trip(Buffered(data))
     assert bytes(back.data) == (data.tobytes("A") if isinstance(data, np.ndarray) else bytes(data))
 
 
-def test_buffer_that_is_not_contiguous_is_picklings_matter():
+def test_buffer_that_is_not_contiguous_is_left_to_pickle():
     with pytest.raises(pickle.PicklingError, match="non-contiguous"):
         native_test.encode(Buffered(memoryview(b"abcdef")[::2]))
 
@@ -245,7 +245,7 @@ def test_exceptions():
     assert type(back) is KeyError and back.args == ("k", 3)
 
 
-def test_cloudpickle_does_what_pickle_cannot():
+def test_cloudpickle_is_used_if_pickle_fails():
     pytest.importorskip("cloudpickle")
     offset = np.arange(3)
     assert round_trip(lambda x: x + offset)(1).tolist() == [1, 2, 3]
@@ -267,7 +267,7 @@ def test_unpicklable(monkeypatch):
         native_test.encode(lambda: None)
 
 
-def test_the_second_failure_tells_the_cause():
+def test_exception_of_cloudpickle_shows_the_cause():
     pytest.importorskip("cloudpickle")
     lock = threading.Lock()
     with pytest.raises(TypeError, match="lock") as caught:
@@ -315,7 +315,7 @@ def test_damaged_text_and_pickle():
             native_test.decode(data)
 
 
-def test_every_cut_of_a_value_is_an_error():
+def test_every_truncated_value_is_an_error():
     data = native_test.encode([np.arange(20), b"x", np.arange(3)])
     for end in range(len(data)):
         with pytest.raises(ValueError, match="damaged"):
@@ -331,7 +331,7 @@ def test_random_headers_never_crash():
             data[draw.randrange(8, 40)] = draw.choice((0, 1, 127, 128, 255, draw.randrange(256)))
         try:
             native_test.decode(bytes(data))
-        except Exception:  # any, but no crash
+        except Exception:  # any exception is fine, but no crash
             pass
 
 
@@ -390,12 +390,14 @@ def test_nothing_is_left_allocated():
         return sys.getallocatedblocks()
 
     counts = [blocks_after(20), *(blocks_after(500) for _ in range(3))]
-    # Of the least: what others in this process do meanwhile (pytest is sent the names of the next tests) is in one only.
+    # The smallest growth counts. A leak is in every round. Other work of this process (pytest receives the names of the
+    # next tests) is in one round only.
     assert min(b - a for a, b in zip(counts, counts[1:])) < 100
 
 
-def test_other_threads_run_while_much_is_copied():
-    """A bytearray that is being copied can't be resized by a thread that runs meanwhile, as it will sooner or later."""
+def test_other_threads_run_during_a_large_copy():
+    """Another thread runs while a bytearray is copied, at least in one of many attempts. It cannot resize the
+    bytearray."""
     data, done, errors = bytearray(64 << 20), threading.Event(), []
 
     def resize():

@@ -1,4 +1,4 @@
-"""Views of shared memory, and keeping them (python/native/values/view.c)."""
+"""Views of shared memory, and views that are kept after their task (python/native/values/view.c)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = mmap.PAGESIZE
 
 
 class Place:
-    """A memfd as the arena is one, with a writable mapping."""
+    """A memfd with a writable mapping, like the arena."""
 
     def __init__(self):
         self.fd = os.memfd_create("test")
@@ -77,12 +77,12 @@ def view_of(array):
 
 
 SANITIZED = "LD_PRELOAD" in os.environ
-# Kilobytes that come and go; a sanitizer keeps what was freed for a while.
+# Kilobytes of normal variation. A sanitizer keeps freed memory for a while.
 NOISE = 400_000 if SANITIZED else 10_000
 
 
 def kilobytes(column=1):
-    """Resident memory now, or with column 0 the address space."""
+    """The current resident memory; with column 0, the size of the address space."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[column]) * PAGE // 1024
 
@@ -93,13 +93,13 @@ def mappings():
 
 
 def mappings_of(place):
-    """How many there are of its file; one is the test's own."""
+    """The number of mappings of its file, including the one of the test itself."""
     with open("/proc/self/maps") as file:
         return sum(1 for line in file if f" {os.fstat(place.fd).st_ino} " in line)
 
 
 def mapping_of(where):
-    """The line of /proc/self/maps that this address lies in."""
+    """The line of /proc/self/maps for the mapping with this address."""
     with open("/proc/self/maps") as file:
         for line in file:
             start, end = (int(word, 16) for word in line.split()[0].split("-"))
@@ -117,7 +117,7 @@ def test_a_large_array_is_a_view(place):
     assert type(view_of(back)).__name__ == "View" and view_of(back).shared
     assert not back.flags.writeable and address(back) % 64 == 0
     where = place.room.find(LARGE.tobytes()[:4096])
-    place.room[where] = 77  # the very same memory
+    place.room[where] = 77  # it is the same memory
     assert back[0] == 77
 
 
@@ -125,8 +125,9 @@ HUGE_PAGE = 2 << 20
 
 
 @pytest.mark.parametrize("offset", [0, PAGE * 5, HUGE_PAGE - PAGE, HUGE_PAGE * 3 + PAGE * 7])
-def test_a_huge_array_lies_in_memory_as_in_the_file(place, offset):
-    """Else huge pages of the file would be mapped as small ones."""
+def test_huge_array_has_the_same_alignment_in_memory_as_in_the_file(place, offset):
+    """The array has the same offset from a huge page in memory as in the file. Otherwise the kernel would use small
+    pages."""
     array = np.random.default_rng(1).integers(0, 256, HUGE_PAGE * 2, dtype=np.uint8)
     back = place.pass_through(array, offset)
     assert np.array_equal(back, array)
@@ -138,7 +139,7 @@ def mappings_now():
         return len(f.readlines())
 
 
-@pytest.mark.skipif(SANITIZED, reason="a sanitizer maps memory of its own, and keeps what was freed")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer maps its own memory, and keeps freed memory")
 def test_nothing_stays_mapped_around_a_huge_array(place):
     array = np.ones(HUGE_PAGE * 2 + PAGE, dtype=np.uint8)
     for kept in (False, True):
@@ -151,10 +152,10 @@ def test_nothing_stays_mapped_around_a_huge_array(place):
             assert kept_one is None or np.array_equal(kept_one, array)
             del kept_one
             native_test.forget()
-        assert mappings_now() <= before + 5  # what other threads and the allocator may have mapped meanwhile
+        assert mappings_now() <= before + 5  # other threads and the allocator may have mapped a few meanwhile
 
 
-def test_only_from_a_certain_size_on(place):
+def test_small_buffers_are_copied(place):
     least = native_test.VIEW_LEAST
     before = native_test.count()
     small = place.pass_through(np.zeros(least - 1, dtype=np.uint8))
@@ -171,12 +172,12 @@ def test_bytes_come_back_as_bytes(place):
     assert change(before) == {}
 
 
-def test_not_kept_goes_to_the_cache(place):
+def test_mapping_of_a_view_that_is_not_kept_goes_to_the_cache(place):
     before = native_test.count()
     back = place.pass_through(LARGE)
     dead = weakref.ref(view_of(back))
     del back
-    assert dead() is not None  # the list has it
+    assert dead() is not None  # the list of views still has a reference
     native_test.settle()
     assert dead() is None
     got = change(before)
@@ -184,7 +185,7 @@ def test_not_kept_goes_to_the_cache(place):
     assert got == {"mapped": 1, "cached": 1}
 
 
-def test_kept_gets_its_own_memory_at_the_same_address(place):
+def test_kept_view_gets_its_own_memory_at_the_same_address(place):
     back = place.pass_through(LARGE, PAGE)
     where = address(back)
     assert "rw-s" not in mapping_of(where) and "r--s" in mapping_of(where)
@@ -244,7 +245,7 @@ def content(held):
 
 
 @pytest.mark.parametrize("hold", HOLDERS, ids=lambda f: f.__name__)
-def test_whatever_holds_it_keeps_it(place, hold):
+def test_any_reference_keeps_the_view(place, hold):
     wanted = LARGE.tobytes() if hold in (hold_view, hold_buffer) else content(hold(LARGE))
     held = hold(place.pass_through(LARGE))
     native_test.settle()
@@ -253,7 +254,7 @@ def test_whatever_holds_it_keeps_it(place, hold):
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_a_tensor_keeps_it(place):
+def test_tensor_keeps_the_view(place):
     held = hold_tensor(place.pass_through(LARGE))
     native_test.settle()
     place.overwrite()
@@ -262,7 +263,7 @@ def test_a_tensor_keeps_it(place):
 
 @pytest.mark.parametrize("megabytes", [1, 3, 5, 17])
 @pytest.mark.parametrize("offset", [0, PAGE, 64, (2 << 20) - PAGE])
-def test_large_ones_that_may_get_huge_pages(place, megabytes, offset):
+def test_large_kept_arrays_that_may_get_huge_pages(place, megabytes, offset):
     data = np.arange(megabytes << 17)
     back = place.pass_through(data, offset)
     where = address(back)
@@ -271,17 +272,17 @@ def test_large_ones_that_may_get_huge_pages(place, megabytes, offset):
     assert np.array_equal(back, data) and address(back) == where
 
 
-def test_nothing_is_left_mapped_beside_huge_pages(place):
+def test_nothing_stays_mapped_next_to_huge_pages(place):
     size = place.put(np.arange(5 << 17))
     before = kilobytes(0)
     for _ in range(200):
         held = place.get(size)
         native_test.settle()
     del held
-    assert kilobytes(0) - before < 50_000  # 2 MB each otherwise
+    assert kilobytes(0) - before < 50_000  # a leak would be 2 MB for each array
 
 
-def test_one_of_several_kept(place):
+def test_one_of_several_views_is_kept(place):
     arrays = [np.full(20_000, i) for i in range(6)]
     back = place.pass_through(arrays)
     kept = {i: back[i] for i in (0, 3, 5)}
@@ -315,7 +316,7 @@ def test_weak_reference_callback_may_open_views(place):
     assert np.array_equal(got[0], LARGE)
 
 
-def test_settling_leaves_the_count_to_the_holder(place):
+def test_settling_drops_one_reference(place):
     back = place.pass_through(LARGE)
     view = view_of(back)
     with_list = sys.getrefcount(view)
@@ -325,7 +326,7 @@ def test_settling_leaves_the_count_to_the_holder(place):
     assert sys.getrefcount(view) == with_list - 1
 
 
-def test_letting_go_unmaps(place):
+def test_releasing_a_kept_view_unmaps_it(place):
     back = place.pass_through(LARGE)
     where = address(back)
     native_test.settle()
@@ -349,7 +350,7 @@ def test_the_same_place_is_mapped_once(place):
     assert (got["mapped"], got["reused"]) == (1, 49)
 
 
-def test_a_larger_mapping_serves_what_lies_within(place):
+def test_larger_mapping_is_used_for_pages_inside_it(place):
     data = np.arange(1 << 20, dtype=np.uint8)
     before = native_test.count()
     for lies_at, n in ((0, 1 << 20), (PAGE * 8, 600_000), (PAGE * 3, 500_000), (0, 1 << 20)):
@@ -372,7 +373,7 @@ def test_keeping_part_of_a_larger_mapping_unmaps_the_rest(place):
     assert mappings_of(place) == 1
 
 
-def test_a_much_larger_mapping_is_left_alone(place):
+def test_much_larger_mapping_is_not_used(place):
     place.pass_through(np.zeros(8 << 20, dtype=np.uint8))
     native_test.settle()
     before = native_test.count()
@@ -392,14 +393,14 @@ def test_another_file_is_another_mapping(place):
     assert (change(before)["mapped"], change(before)["reused"]) == (2, 2)
 
 
-def test_a_number_that_names_another_file_now(place):
+def test_descriptor_number_that_now_means_another_file(place):
     first = Place()
     first.pass_through(LARGE)
     native_test.settle()
     number = first.fd
     first.close()
     second = Place()
-    if second.fd != number:  # a lower one has become free
+    if second.fd != number:  # a lower number has become free
         os.dup2(second.fd, number)
         os.close(second.fd)
         second.fd = number
@@ -425,7 +426,7 @@ def test_the_cache_is_bounded(place):
 
 
 def test_places_used_in_turn_are_mapped_once_each(place):
-    places, rounds = 100, 4  # as the places of a queue are; each time the longest unused is wanted
+    places, rounds = 100, 4  # like the places of a queue: each time the longest unused place is needed
     before = native_test.count()
     for turn in range(places * rounds):
         at = turn % places * 40 * PAGE
@@ -437,7 +438,7 @@ def test_places_used_in_turn_are_mapped_once_each(place):
     assert (got["mapped"], got["reused"], got["cached"]) == (places, places * (rounds - 1), places)
 
 
-def test_one_of_many_is_used_by_two_at_once(place):
+def test_place_used_by_two_views_at_once(place):
     for i in range(100):
         place.pass_through(LARGE[:10_000], i * 40 * PAGE)
     native_test.settle()
@@ -453,10 +454,10 @@ def test_one_of_many_is_used_by_two_at_once(place):
     assert change(before)["mapped"] == 1 and one[0] == two[0] == 6
 
 
-def test_what_is_given_up_in_any_order_leaves_the_rest_to_be_found(place):
+def test_mappings_released_in_any_order_are_found_again(place):
     order = np.random.default_rng(3)
     known = set()
-    for turn in range(2000):  # 120 places and room for all: only the first use of each maps it
+    for turn in range(2000):  # the cache has room for all 120 places, so only the first use of a place maps it
         i = int(order.integers(120))
         before = native_test.count()
         assert place.pass_through(LARGE[:10_000] + turn, i * 40 * PAGE)[1] == turn + 1
@@ -479,7 +480,7 @@ def test_the_cache_is_bounded_in_bytes(place):
     assert mappings_of(place) <= counts["cached"] + 1
 
 
-def test_forgetting_lets_the_files_memory_go(place):
+def test_forgetting_releases_the_memory_of_the_file(place):
     place.pass_through(LARGE)
     native_test.settle()
     native_test.forget()
@@ -503,7 +504,7 @@ def test_too_many_views_are_copies(place):
     before = kilobytes()
     for _ in range(1000):
         place.pass_through(LARGE[:8192])
-    assert kilobytes() - before < NOISE  # a copy is freed at once: 64 MB otherwise
+    assert kilobytes() - before < NOISE  # a copy is freed at once; otherwise it would be 64 MB
     kept.clear()
     assert native_test.count()["live"] == 0
 
@@ -521,8 +522,8 @@ def test_bad_descriptor():
         native_test.open_view(-1, 0, 10)
 
 
-def test_neither_mapped_nor_read(tmp_path):
-    """A file that was opened to be written only."""
+def test_file_that_can_be_neither_mapped_nor_read(tmp_path):
+    """Uses a file that was opened only for writing."""
     path = tmp_path / "file"
     path.write_bytes(b"a" * 100_000)
     fd = os.open(path, os.O_WRONLY)
@@ -537,7 +538,7 @@ def test_neither_mapped_nor_read(tmp_path):
     os.close(fd)
 
 
-def test_no_memory_for_what_is_kept(place):
+def test_no_memory_for_a_kept_view(place):
     data = np.ones(32 << 20, dtype=np.uint8)
     back = place.pass_through(data)
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -549,7 +550,7 @@ def test_no_memory_for_what_is_kept(place):
         assert view_of(back).shared
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
-    native_test.settle()  # it was still in the list
+    native_test.settle()  # the view was still in the list
     place.overwrite(40 << 20)
     assert back.all() and back.max() == 1
 
@@ -557,7 +558,7 @@ def test_no_memory_for_what_is_kept(place):
 # ---- the type ----
 
 
-def test_the_type(place):
+def test_type_of_views(place):
     place.room[0:5] = b"hello"
     view = native_test.open_view(place.fd, 0, 5)
     assert len(view) == 5 and bytes(view) == b"hello"
@@ -572,7 +573,7 @@ def test_the_type(place):
     assert repr(view) == "<gpu_dispatch view of 5 bytes of own memory>"
 
 
-def test_a_view_that_is_sent_on_arrives_as_bytes(place):
+def test_view_sent_to_another_process_becomes_bytes(place):
     view = native_test.open_view(place.fd, 0, 100_000)
     wanted = bytes(view)
     for protocol in (2, 4, 5):
@@ -581,7 +582,7 @@ def test_a_view_that_is_sent_on_arrives_as_bytes(place):
     assert back == [wanted] and type(back[0]) is bytes
 
 
-def test_an_array_of_a_view_can_be_sent_on(place):
+def test_array_on_a_view_can_be_sent_to_another_process(place):
     back = place.pass_through(LARGE)
     again = place.pass_through({"a": back[10:], "b": back[::2]}, 4 << 20)
     assert np.array_equal(again["a"], LARGE[10:]) and np.array_equal(again["b"], LARGE[::2])
@@ -590,7 +591,7 @@ def test_an_array_of_a_view_can_be_sent_on(place):
 # ---- threads, forks ----
 
 
-def test_each_thread_settles_its_own(place):
+def test_each_thread_settles_its_own_views(place):
     mine = place.pass_through(LARGE)
 
     def other():
@@ -606,7 +607,7 @@ def test_each_thread_settles_its_own(place):
     assert not view_of(mine).shared
 
 
-def test_readers_never_see_it_move(place):
+def test_readers_do_not_notice_the_copy(place):
     data = np.full(1 << 21, 7, dtype=np.uint8)
     done, wrong, reads, current = threading.Event(), [], [0], [None]
 
@@ -623,7 +624,7 @@ def test_readers_never_see_it_move(place):
     thread.start()
     try:
         rounds = 0
-        while rounds < 100 or reads[0] == 0:  # the other may take its time to start
+        while rounds < 100 or reads[0] == 0:  # the other thread may start late
             rounds += 1
             current[0] = place.pass_through(data)
             native_test.settle()
@@ -675,7 +676,7 @@ def test_random_places_sizes_and_keeping(place):
     assert all((array == value).all() and address(array) == where for array, value, where in kept)
 
 
-@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps what was freed")
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer keeps freed memory")
 @pytest.mark.parametrize("keep", [False, True])
 def test_no_leak_over_many_rounds(place, keep):
     def rounds(n):
@@ -695,6 +696,7 @@ def test_no_leak_over_many_rounds(place, keep):
         return kilobytes(), sys.getallocatedblocks(), mappings()
 
     sizes = [sizes_after(200), *(sizes_after(10_000 if keep else 50_000) for _ in range(3))]
-    # Of the least: what others in this process do meanwhile (pytest is sent the names of the next tests) is in one only.
+    # The smallest growth counts. A leak is in every round. Other work of this process (pytest receives the names of the
+    # next tests) is in one round only.
     growth = [min(b - a for a, b in zip(column, column[1:])) for column in zip(*sizes)]
     assert growth[0] < 5_000 and growth[1] < 100 and growth[2] <= 2, sizes

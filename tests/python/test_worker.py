@@ -1,4 +1,4 @@
-"""The worker's side: what happens to user code in a worker process, and what it may do there."""
+"""The worker's side: how user code runs in a worker process, and what it may do there."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from gpu_dispatch import BaseWorker, Dispatcher, TaskTimeoutError, _native
 from gpu_dispatch._spawn import worker_command
 from gpu_dispatch._worker import Host
 
-# A time limit that is meant to be passed, by some (see run(): slow). The others are well within it, unless the machine
-# stands still for a moment. A sanitizer slows all down.
+# A time limit that some tasks are meant to exceed (see `slow` in run()). The others take much less time, unless the
+# machine stalls for a moment. A sanitizer makes everything slower.
 SANITIZED = "LD_PRELOAD" in os.environ
 LIMIT = 1.0 if SANITIZED else 0.15
-PATIENT = 60.0  # a grace that nothing is meant to outlive
+PATIENT = 60.0  # a grace period that no task is meant to exceed
 
 
 @dataclass
@@ -37,14 +37,14 @@ class Outcome:
     results: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     timeouts: list[int] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)  # timed out too, and nothing to do with them: the machine stood still
+    late: list[int] = field(default_factory=list)  # these timed out although they are fast: the machine stalled
     setup_failures: list[str] = field(default_factory=list)
     cleanup_failures: list[str] = field(default_factory=list)
     exits: list[str] = field(default_factory=list)
     raised: str = ""
 
     def of(self, *task_ids: int) -> list[Any]:
-        """The results of these, but for any that are late."""
+        """The results of these tasks, except late ones."""
         assert all(i in self.results or i in self.late for i in task_ids)
         return [self.results[i] for i in task_ids if i in self.results]
 
@@ -60,11 +60,11 @@ def run(
     dies: bool | None = False,
     **options: Any,
 ) -> Outcome:
-    """Runs the items through one worker (if not told otherwise); each must be reported exactly once. A process that ends
-    when it is not to would go unnoticed otherwise: its tasks are run again.
+    """Runs the items, by default with one worker. Each item must be reported exactly once. Also checks that no process
+    ended unexpectedly, which would otherwise go unnoticed because its tasks are run again.
 
-    slow: those that are to pass the time limit. Any other may do so only if time has gone by since the one before it, and
-    is late then."""
+    slow: the tasks that are meant to exceed the time limit. Another task may exceed it only if enough time has passed
+    since the task before it. It is then added to late."""
     out = Outcome()
     items = list(items)
     seen: list[int] = []
@@ -84,7 +84,8 @@ def run(
             out.timeouts.append(task_id)
         else:
             waited = (time.monotonic_ns() - last_end) / 1e9
-            assert waited > limit / 2, f"task {task_id} was interrupted after {waited} s"  # what hits a wrong one does so at once
+            # An interrupt that was meant for another task would come at once.
+            assert waited > limit / 2, f"task {task_id} was interrupted after {waited} s"
             out.late.append(task_id)
 
     dispatcher = Dispatcher(
@@ -121,7 +122,7 @@ def executable_page() -> mmap.mmap:
 
 
 class Plain(BaseWorker):
-    """The item names what is done."""
+    """The item is the name of the method to call."""
 
     def setup(self, gpu_id: int, seed: int, **kwargs: Any) -> None:
         self.gpu_id, self.seed, self.kwargs = gpu_id, seed, kwargs
@@ -135,7 +136,7 @@ class Plain(BaseWorker):
         return data
 
     def mark(self) -> None:
-        """It has come so far."""
+        """Creates a file that shows that the task got this far."""
         Path(self.kwargs["mark"]).touch()
 
     def do_pid(self) -> int:
@@ -210,7 +211,7 @@ class Plain(BaseWorker):
         ctypes.PYFUNCTYPE(None)(address)()  # with the interpreter's lock held
 
     def do_outlive_limit(self) -> str:
-        """Returns when the interrupt has come and waits, blocked."""
+        """Blocks the signal, and returns when it has come and is pending."""
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
         while signal.SIGALRM not in signal.sigpending():
             pass
@@ -267,7 +268,7 @@ def test_setup_gets_its_arguments() -> None:
     assert name == "gpu_dispatch-0", "the name of the process has the index of its worker"
 
 
-def test_values_come_back_as_they_are() -> None:
+def test_values_come_back_unchanged() -> None:
     items = [None, True, 0, -(2**80), 1.5, "ü" * 100, b"", b"x" * 100_000, (1, [2, {3: "4"}]), {5, 6}, 7j, range(3)]
     out = run(Plain, items)
     assert [out.results[i] for i in range(len(items))] == items
@@ -280,7 +281,7 @@ class FailsSetup(Plain):
         raise OSError("no model here")
 
 
-def test_setup_failure_has_the_traceback_from_setup_on(tmp_path: Path) -> None:
+def test_setup_failure_has_a_traceback_that_starts_in_setup(tmp_path: Path) -> None:
     out = run(FailsSetup, [1], {"path": str(tmp_path / "exit")})
     assert out.raised == "All workers failed during setup: OSError: no model here" and len(out.setup_failures) == 1
     lines = out.setup_failures[0].splitlines()
@@ -309,7 +310,7 @@ def test_setup_failures_of_other_kinds(worker_cls: type[BaseWorker], kwargs: dic
 
 class Ends(Plain):
     def setup(self, gpu_id: int, seed: int, **kwargs: Any) -> None:
-        self.log = open(kwargs["path"], "w")  # never closed: what the handlers write is flushed there
+        self.log = open(kwargs["path"], "w")  # never closed, because exit handlers write to it
         self.fails = kwargs["fails"]
         self.let_go = threading.Event()
         atexit.register(self.note, "atexit")
@@ -331,7 +332,7 @@ class Ends(Plain):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_end_is_that_of_an_interpreter(tmp_path: Path, fails: bool) -> None:
+def test_worker_ends_like_a_normal_interpreter(tmp_path: Path, fails: bool) -> None:
     out = run(Ends, [1], {"path": str(tmp_path / "log"), "fails": fails})
     assert (tmp_path / "log").read_text().split() == ["cleanup", "thread", "atexit"]
     assert out.results == {0: 1}
@@ -362,7 +363,7 @@ class Raises(Plain):
         raise {"str": BadStr, "pickle": BadPickle, "both": BadBoth}[data]()
 
 
-def test_error_text_is_the_traceback_from_process_on() -> None:
+def test_error_message_is_a_traceback_that_starts_in_process() -> None:
     out = run(Plain, [ValueError("three"), "nested_cause", 5])
     lines = out.errors[0].splitlines()
     assert lines[0] == "Traceback (most recent call last):"
@@ -373,21 +374,21 @@ def test_error_text_is_the_traceback_from_process_on() -> None:
     assert out.results == {2: 5}
 
 
-def test_exceptions_without_words_or_pickle_still_give_a_text() -> None:
+def test_exceptions_without_str_or_pickle_still_give_a_message() -> None:
     out = run(Raises, ["str", "pickle", "both"])
     assert "BadStr" in out.errors[0] and "in process" in out.errors[0]
     assert "BadPickle" in out.errors[1]
     assert "BadBoth" in out.errors[2]
 
 
-def test_exceptions_that_are_no_errors_elsewhere() -> None:
+def test_system_exit_and_similar_exceptions_fail_only_their_task() -> None:
     out = run(Plain, [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), StopIteration(), "pid", "pid"])
     names = ["SystemExit: 0", "KeyboardInterrupt", "GeneratorExit", "StopIteration"]
     assert [out.errors[i].splitlines()[-1] for i in range(4)] == names
     assert out.results[4] == out.results[5]
 
 
-def test_odd_and_long_error_texts() -> None:
+def test_unusual_and_long_error_messages() -> None:
     out = run(Plain, [ValueError("nul \0, surrogate \udc80, ü"), ValueError("ä" * 500_000 + "the end"), "recursion"])
     assert out.errors[0].endswith("ValueError: nul \\x00, surrogate \\udc80, ü\n")
     assert out.errors[1].startswith("Traceback") and out.errors[1].endswith("the end\n")
@@ -396,7 +397,7 @@ def test_odd_and_long_error_texts() -> None:
 
 
 @pytest.mark.parametrize("what", ["lock", "generator"])
-def test_unpicklable_result_is_that_tasks_error(what: str) -> None:
+def test_unpicklable_result_fails_only_its_task(what: str) -> None:
     out = run(Plain, ["pid", what, "pid"])
     assert out.errors[1].startswith("The result can't be sent back:") and "pickle" in out.errors[1]
     assert out.results[0] == out.results[2]
@@ -413,7 +414,7 @@ class Unreadable:
         return refuse_in_worker, ()
 
 
-def test_unreadable_item_is_that_tasks_error() -> None:
+def test_unreadable_item_fails_only_its_task() -> None:
     out = run(Plain, ["pid", Unreadable(), [Unreadable()] * 3, "pid"])
     for i in (1, 2):
         assert out.errors[i].startswith("The item can't be read in the worker process:")
@@ -491,7 +492,7 @@ def test_lost_device_replaces_the_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "how, words", [("exit", "7"), ("kill", f"signal {signal.SIGKILL:d}"), ("segfault", f"signal {signal.SIGSEGV:d}")]
 )
-def test_worker_that_dies_costs_its_task_only(how: str, words: str) -> None:
+def test_dying_worker_fails_only_its_task(how: str, words: str) -> None:
     out = run(Plain, ["pid", 1, how, 3, "pid"], crash_limit=1, dies=True)
     assert list(out.errors) == [2] and words in out.errors[2]
     assert out.results.keys() == {0, 1, 3, 4} and (out.results[1], out.results[3]) == (1, 3)
@@ -508,28 +509,28 @@ def test_python_code_is_interrupted_and_the_worker_lives(how: str) -> None:
     assert len(set(out.of(0, 2))) <= 1
 
 
-def test_code_that_is_interrupted_may_tidy_up_and_return() -> None:
+def test_interrupted_code_may_clean_up_and_return() -> None:
     out = run(Plain, ["pid", "tidy", "pid", "kept"], task_timeout=LIMIT, cancel_grace=PATIENT, slow=())
     assert not out.errors and len(set(out.of(0, 2))) <= 1
-    # It is late itself only if it was interrupted before it had begun.
+    # The task itself is late only if it was interrupted before it had started.
     assert out.of(1) in (["so far"], [])
     assert out.of(3) in ([["begun", "tidied"] if 1 in out.results else []], [])
 
 
 @pytest.mark.parametrize("how", ["swallow", "blocked_sleep", "deadlock", "busy_c"])
-def test_what_cannot_be_interrupted_is_killed(tmp_path: Path, how: str) -> None:
+def test_code_that_cannot_be_interrupted_is_killed(tmp_path: Path, how: str) -> None:
     if how == "busy_c":
         try:
             executable_page().close()
         except OSError:
-            pytest.skip("no memory may be both written and executed here")
+            pytest.skip("this system does not allow memory that is both writable and executable")
         if platform.machine() not in ENDLESS_LOOPS:
-            pytest.skip(f"nobody knows the code of {platform.machine()}")
+            pytest.skip(f"this test has no machine code for {platform.machine()}")
     mark = tmp_path / "mark"
     options = {"task_timeout": LIMIT, "cancel_grace": 0.1, "slow": {1}, "dies": None}
     out = run(Plain, ["pid", how, "pid"], {"mark": str(mark)}, **options)
     assert out.timeouts == [1] and not out.errors
-    if mark.exists():  # it may have been interrupted before it had come so far
+    if mark.exists():  # the task may have been interrupted before it got this far
         assert out.exits and len(set(out.of(0, 2))) == len(out.of(0, 2))
 
 
@@ -556,7 +557,7 @@ def test_own_timeout_error_is_an_error() -> None:
 # ---- what else user code may do ----
 
 
-def test_sigint_is_not_for_workers() -> None:
+def test_workers_ignore_sigint() -> None:
     assert run(Plain, ["sigint"]).results == {0: "alive"}
 
 
@@ -592,7 +593,7 @@ def run_batch(items: list[Any], **options: Any) -> Outcome:
     return run(Batch, items, batch_size=len(items), batch_wait=PATIENT, **options)
 
 
-def test_batch_is_whole() -> None:
+def test_process_batch_gets_all_items() -> None:
     assert list(run_batch(["size"] * 4).results.values()) == [4] * 4
 
 
@@ -690,7 +691,7 @@ class Loads(Plain):
 
 
 class AtThreadEnd:
-    """Writes a line when the last reference to it goes."""
+    """Writes a line when the last reference to it is gone."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -714,12 +715,12 @@ class LoadsBatches(Loads):
         return [("batch", *item) for item in items]
 
 
-def test_load_runs_on_one_lasting_thread() -> None:
+def test_load_always_runs_on_the_same_thread() -> None:
     out = run(Loads, ["a", "b", "c"])
     assert [out.results[i][:3] for i in range(3)] == [("a", False, 1), ("b", False, 2), ("c", False, 3)]
 
 
-def test_what_is_kept_per_thread_goes_with_it(tmp_path: Path) -> None:
+def test_thread_local_data_is_released_with_its_thread(tmp_path: Path) -> None:
     run(KeepsPerThread, range(10), {"path": str(tmp_path / "log")})
     assert (tmp_path / "log").read_text() == "gone\n"
 
@@ -729,7 +730,7 @@ def test_load_on_many_threads() -> None:
     assert [out.results[i][0] for i in range(500)] == list(range(500))
 
 
-def test_load_that_raises_is_the_tasks_error() -> None:
+def test_load_that_raises_fails_its_task() -> None:
     out = run(Loads, ["a", "bad", Unreadable(), "d"])
     assert out.errors[1].splitlines()[1].endswith("in load") and out.errors[1].endswith("OSError: no such file\n")
     assert out.errors[2].startswith("The item can't be read")
@@ -748,13 +749,13 @@ def test_python_code_in_load_is_interrupted_and_the_worker_lives() -> None:
     assert out.timeouts == [1, 3] and not out.errors
     good = out.of(0, 2, 4)
     assert len({pid for _, _, _, pid, _ in good}) <= 1
-    counts = [count for _, _, count, _, _ in good]  # of one and the same thread
+    counts = [count for _, _, count, _, _ in good]  # all from the same thread
     assert counts == [1, 2, 3] or out.late and counts == sorted(set(counts))
-    assert [kept for _, _, _, _, kept in out.of(4)] in ([2], [0], [])  # it could tidy up, if it had begun
+    assert [kept for _, _, _, _, kept in out.of(4)] in ([2], [0], [])  # it could clean up, if it had started
 
 
 def test_many_interrupted_loads() -> None:
-    """Those that have nothing to do with the limit are not hit, wherever the exception comes too late."""
+    """Fast tasks are not interrupted, even if the exception for another task comes too late."""
     items = ["a", *["spin", 1, 2, 3] * 20, "z"]
     slow = [i for i, item in enumerate(items) if item == "spin"]
     out = run(Loads, items, task_timeout=LIMIT / 4, cancel_grace=PATIENT, io_threads=3, slow=slow)
@@ -767,21 +768,21 @@ def zero() -> float:
 
 
 class Zero:
-    """Unpickled by Python code: on the thread that loads it."""
+    """Unpickling it runs Python code, on the thread that calls load()."""
 
     def __reduce__(self) -> Any:
         return zero, ()
 
 
 class LoadsInC(Plain):
-    load = staticmethod(time.sleep)  # type: ignore[assignment]  # not a line of Python that could be interrupted
+    load = staticmethod(time.sleep)  # type: ignore[assignment]  # has no Python code that could be interrupted
 
     def process(self, data: Any) -> Any:
         return os.getpid()
 
 
-def test_interrupt_that_is_too_late_for_a_load_does_not_hit_the_next() -> None:
-    # So long that the dispatcher sees the limit pass, though it may stand still itself.
+def test_late_interrupt_of_a_load_does_not_hit_the_next_load() -> None:
+    # Long enough for the dispatcher to notice that the limit is exceeded, even if the dispatcher itself stalls.
     out = run(LoadsInC, [Zero(), LIMIT + 2.5, Zero(), Zero()], task_timeout=LIMIT, cancel_grace=PATIENT, slow={1})
     assert out.timeouts == [1] and not out.errors
     assert len(set(out.of(0, 2, 3))) <= 1
@@ -790,7 +791,7 @@ def test_interrupt_that_is_too_late_for_a_load_does_not_hit_the_next() -> None:
 def test_load_of_a_batch_is_interrupted() -> None:
     options = {"batch_size": 3, "batch_wait": PATIENT, "task_timeout": LIMIT, "cancel_grace": PATIENT, "slow": {0, 2}}
     out = run(LoadsBatches, ["spin", "b", "spin"], **options)
-    # Whose fault it was is found out by running each alone.
+    # Each item is run alone to find the ones that are too slow.
     assert sorted(out.timeouts) == [0, 2] and not out.errors
     assert all(result[:2] == ("batch", "b") for result in out.of(1))
 
@@ -802,7 +803,7 @@ def test_load_that_cannot_be_interrupted_has_its_worker_replaced(tmp_path: Path,
     out = run(Loads, ["a", how, "c"], {"mark": str(mark)}, **options)
     assert out.timeouts == [1]
     pids = [result[3] for result in out.of(0, 2)]
-    if mark.exists():  # it may have been interrupted before it had come so far
+    if mark.exists():  # the task may have been interrupted before it got this far
         assert out.exits and len(set(pids)) == len(pids)
 
 
@@ -811,7 +812,7 @@ class NotTheHook(Plain):
         return "a helper of the user's"
 
 
-def test_methods_of_another_shape_are_not_called() -> None:
+def test_methods_with_another_signature_are_not_called() -> None:
     assert worker_command(NotTheHook, {})[0][-1] != "--load"
     assert worker_command(LoadsBatches, {})[0][-2:] == ["--batch", "--load"]
     assert run(NotTheHook, [1]).results == {0: 1}
@@ -821,7 +822,7 @@ def test_methods_of_another_shape_are_not_called() -> None:
 
 
 class Thing:
-    """Can be referred to weakly, and sent."""
+    """An object that can be weakly referenced and pickled."""
 
     def __init__(self, size: int) -> None:
         self.bytes = bytearray(size)
@@ -855,12 +856,12 @@ def test_nothing_outlives_its_task(worker_cls: type[BaseWorker], each: int) -> N
     failing = Thing(10)
     failing.bytes[0] = 1
     things = [Thing(0), Thing(10), Thing(1_000_000), failing]
-    # One task further on, so that with load() what was loaded has been let go.
+    # The second "alive" is one task later, when the loaded objects of the tasks before have been released.
     out = run(worker_cls, [*things, "alive", "alive"], io_threads=1, load_ahead=1)
     assert out.results[5] == (0, each * len(things))
 
 
-@pytest.mark.skipif(SANITIZED, reason="blocks are not counted: they are malloc's")
+@pytest.mark.skipif(SANITIZED, reason="Python then uses malloc, whose blocks are not counted")
 def test_blocks_of_memory_do_not_grow() -> None:
     mixed = [1, "text", 2.5, None, b"b" * 40, [1, 2], {"a": 1}, b"b" * 100_000, ValueError("x"), "lock"]
     before, after = "blocks", "blocks"
@@ -869,8 +870,8 @@ def test_blocks_of_memory_do_not_grow() -> None:
     assert last - first < 1000  # 20,000 tasks
 
 
-def test_places_of_a_queue_stay_mapped(tmp_path: Path) -> None:
-    """An mmap() and a munmap() for each array are most of what it costs to hand it over."""
+def test_places_in_the_queue_stay_mapped(tmp_path: Path) -> None:
+    """Most of the cost of passing an array on would be the mmap() and munmap() for it."""
     numpy = pytest.importorskip("numpy")
     gate, n = tmp_path / "gate", 200
     os.mkfifo(gate)
@@ -879,7 +880,7 @@ def test_places_of_a_queue_stay_mapped(tmp_path: Path) -> None:
         yield str(gate)
         for i in range(n):
             yield numpy.full(10_000, i, dtype="i8")
-        gate.write_text("go")  # the worker has got no further than the first: each array has a place of its own
+        gate.write_text("go")  # the worker is still at the first task, so each array has its own place
         yield "count"
 
     found: list[Any] = []
@@ -994,7 +995,7 @@ def test_python_dash_m(tmp_path: Path) -> None:
     assert run_python("-m", "package.tool", cwd=tmp_path).splitlines()[-1] == "results [11, 12]"
 
 
-def test_class_of_a_main_dot_py(tmp_path: Path) -> None:
+def test_class_defined_in_a_main_dot_py(tmp_path: Path) -> None:
     pytest.importorskip("cloudpickle")
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__main__.py").write_text(SCRIPT.format(guard="", items=[1, 2]))
@@ -1002,18 +1003,18 @@ def test_class_of_a_main_dot_py(tmp_path: Path) -> None:
     assert run_python("package", cwd=tmp_path).splitlines() == ["imported as __main__", "results [11, 12]"]
 
 
-def test_class_of_an_interactive_session(tmp_path: Path) -> None:
+def test_class_defined_in_an_interactive_session(tmp_path: Path) -> None:
     pytest.importorskip("cloudpickle")
     assert "results [11, 12]" in run_python("-", cwd=tmp_path, text=SCRIPT.format(guard="", items=[1, 2]))
 
 
-def test_class_of_an_interactive_session_without_cloudpickle(tmp_path: Path) -> None:
+def test_class_defined_in_an_interactive_session_without_cloudpickle(tmp_path: Path) -> None:
     (tmp_path / "cloudpickle.py").write_text("raise ImportError('hidden')")
     out = run_python("-", cwd=tmp_path, text=SCRIPT.format(guard="", items=[1]))
     assert "TypeError: the worker class Worker is defined where worker processes can't import it" in out
 
 
-def test_prints_appear_whatever_the_end(tmp_path: Path) -> None:
+def test_output_appears_even_if_the_worker_crashes(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT.format(guard=GUARD, items=["print"]))
     assert "printed before the end" in run_python("script.py", cwd=tmp_path).splitlines()
 
@@ -1042,6 +1043,6 @@ def test_argument_that_cannot_be_sent() -> None:
         worker_command(Plain, {"lock": threading.Lock()})
 
 
-def test_worker_main_is_for_workers() -> None:
+def test_worker_main_works_only_in_workers() -> None:
     with pytest.raises(RuntimeError, match="not started by a dispatcher"):
         _native.worker_main(Host(False, False))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The check of documents, on a small tree: what is right passes, and each planted fault is found.
+"""Tests the check of documents on a small tree: correct lines pass, and each fault is found.
 
     test_check_docs.py
 
@@ -21,7 +21,7 @@ TREE = {
     "tests/text/test_json.c": "",
     "docs/guide.md": "# A guide\n\n## The first part\n",
 }
-# A line of README.md, and what is found in it. None: nothing.
+# Lines of README.md, and the message that the check prints for each. None: no message.
 LINES = {
     "[a](docs/guide.md) [b](docs/guide.md#the-first-part) [c](https://elsewhere.example/x)": None,
     "[a](docs/gone.md)": "there is no docs/gone.md",
@@ -44,7 +44,7 @@ MESSAGES = {
 
 
 def found_in(name, text):
-    """What the check finds in a document of this text."""
+    """The messages of the check for a document with this text."""
     with tempfile.TemporaryDirectory(prefix="gd-docs-") as directory:
         root = pathlib.Path(directory).resolve()
         for path, content in {**TREE, name: text}.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The check of layers, on small trees with one thing wrong in each.
+"""Tests the check of layers on small trees with one fault in each.
 
     test_layers.py
 
@@ -44,7 +44,7 @@ SOUND = {
 
 
 def problems_of(changes):
-    """What is found in the sound tree with these files changed, added, or, if None, removed."""
+    """The messages of the check for the sound tree with these changes. A file whose text is None is removed."""
     with tempfile.TemporaryDirectory(prefix="gd-layers-") as name:
         root = pathlib.Path(name)
         for path, text in {**SOUND, **changes}.items():
@@ -117,7 +117,7 @@ CASES = {
 
 
 def a_layer_within_a_layer():
-    """The longest name decides, so a directory can have rules of its own."""
+    """The longest matching name decides, so a subdirectory can have its own rules."""
     table = layers.Table(TABLE.replace("| `app/`", "| `src/core/deep/` | tasks | |\n| `app/`"))
     assert table.layer_of("src/core/deep/task.h") == "src/core/deep/"
     assert table.layer_of("src/core/other.h") == "src/core/"

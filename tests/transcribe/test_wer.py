@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Transcribes speech with the model that comes with the sources, which was not trained on it, through the command and
-the worker. Checks the word error rate, that the number of workers changes nothing, and the counting of errors itself.
+"""Transcribes speech with the command, the worker and the demo model of the source tree. The model was not trained on
+this speech. Checks the word error rate, checks that the number of workers does not change the texts, and tests how
+errors are counted.
 
     test_wer.py BUILD_DIRECTORY
 
@@ -44,22 +45,22 @@ def texts(directory):
 
 
 def check_rate(out):
-    rate, said = wer.total(wer.compare(CLIPS / "transcripts.tsv", out))
-    print(f"  {said}")
-    assert rate < LIMIT, said
+    rate, summary = wer.total(wer.compare(CLIPS / "transcripts.tsv", out))
+    print(f"  {summary}")
+    assert rate < LIMIT, summary
 
 
-def one_worker_hears_nine_words_of_ten(kept):
+def one_worker_transcribes_nine_words_of_ten(kept):
     kept["one"] = transcribe(kept["directory"], "sim:1")
     check_rate(kept["one"])
 
 
-def so_do_two(kept):
+def two_workers_transcribe_nine_words_of_ten(kept):
     kept["two"] = transcribe(kept["directory"], "sim:2")
     check_rate(kept["two"])
 
 
-def two_workers_write_what_one_wrote(kept):
+def two_workers_write_the_same_texts_as_one(kept):
     if "two" not in kept:
         raise Skip("there is nothing to compare")
     one, two = texts(kept["one"]), texts(kept["two"])
@@ -67,8 +68,8 @@ def two_workers_write_what_one_wrote(kept):
     assert one == two, {name: (one.get(name), two.get(name)) for name in one.keys() | two.keys() if one.get(name) != two.get(name)}
 
 
-def threads_change_nothing_either(kept):
-    """A few clips only: threads wait for each other in a loop, which takes long where others use the processors too."""
+def threads_do_not_change_the_texts(kept):
+    """Uses only a few clips. The threads wait for each other in a busy loop, which takes long on a busy machine."""
     if "one" not in kept:
         raise Skip("there is nothing to compare")
     one, more = texts(kept["one"]), texts(transcribe(kept["directory"], "sim:1", "2", "clip_02[0-4].flac"))
@@ -79,23 +80,23 @@ def words_are_compared_without_case_and_punctuation(_):
     assert wer.words_of(" Stop, DON'T: go!\n") == ["stop", "don't", "go"]
 
 
-def errors_are_words_put_in_left_out_or_changed(_):
-    for said, heard, errors in (("", "", 0), ("a b c", "a b c", 0), ("a b c", "", 3), ("", "a", 1), ("a b c", "a c", 1),
-                                ("a b c", "a x c", 1), ("a b c", "a b b c", 1), ("a b c d", "b c d e", 2),
-                                ("a b", "c d e", 3)):
-        assert wer.distance(said.split(), heard.split()) == errors, (said, heard)
+def errors_are_added_missing_and_changed_words(_):
+    for spoken, found, errors in (("", "", 0), ("a b c", "a b c", 0), ("a b c", "", 3), ("", "a", 1), ("a b c", "a c", 1),
+                                  ("a b c", "a x c", 1), ("a b c", "a b b c", 1), ("a b c d", "b c d e", 2),
+                                  ("a b", "c d e", 3)):
+        assert wer.distance(spoken.split(), found.split()) == errors, (spoken, found)
 
 
-def a_missing_transcript_is_all_errors(kept):
+def every_word_of_a_missing_transcript_is_an_error(kept):
     directory = pathlib.Path(kept["directory"]) / "missing"
     (directory / "a").mkdir(parents=True)
     (directory / "table.tsv").write_text("file\ttext\na/x.wav\tone two\ny.wav\tthree four five\n")
     (directory / "a" / "x.txt").write_text("one\ntwo\n")
-    rate, said = wer.total(wer.compare(directory / "table.tsv", directory))
-    assert rate == 3 / 5 and "1 exactly right" in said, said
+    rate, summary = wer.total(wer.compare(directory / "table.tsv", directory))
+    assert rate == 3 / 5 and "1 exactly right" in summary, summary
 
 
-def the_limit_is_the_exit_status(kept):
+def exit_status_depends_on_the_limit(kept):
     directory = pathlib.Path(kept["directory"]) / "limit"
     directory.mkdir()
     (directory / "table.tsv").write_text("file\ttext\nx.wav\ta b c d e f g h i j\n")
@@ -106,9 +107,10 @@ def the_limit_is_the_exit_status(kept):
         assert done.returncode == status, (limit, done.returncode)
 
 
-CASES = (words_are_compared_without_case_and_punctuation, errors_are_words_put_in_left_out_or_changed,
-         a_missing_transcript_is_all_errors, the_limit_is_the_exit_status, one_worker_hears_nine_words_of_ten, so_do_two,
-         two_workers_write_what_one_wrote, threads_change_nothing_either)
+CASES = (words_are_compared_without_case_and_punctuation, errors_are_added_missing_and_changed_words,
+         every_word_of_a_missing_transcript_is_an_error, exit_status_depends_on_the_limit,
+         one_worker_transcribes_nine_words_of_ten, two_workers_transcribe_nine_words_of_ten,
+         two_workers_write_the_same_texts_as_one, threads_do_not_change_the_texts)
 
 
 def main():

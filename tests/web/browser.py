@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Headless Chromium, driven over a pair of pipes (the DevTools protocol), with nothing but the standard library.
+"""Controls headless Chromium through a pair of pipes (the DevTools protocol), with only the standard library.
 
     with Browser() as b:
         b.size(400, 800)
@@ -8,7 +8,8 @@
         b.value("document.title")
         b.screenshot("page.png")
 
-Whatever a page says on its console, throws, or is refused by its policy is in b.complaints.
+b.complaints has the errors and warnings of the page: from its console, uncaught exceptions, dialogs, and what its
+security policy blocked.
 """
 import base64
 import json
@@ -23,7 +24,7 @@ LIMIT_S = 60
 
 
 def find():
-    """The browser's path, or None."""
+    """The path of the browser; None: not found."""
     return next((path for path in map(shutil.which, PROGRAMS) if path), None)
 
 
@@ -31,12 +32,13 @@ class Browser:
     def __init__(self, dark=False):
         self.complaints, self._answers, self._next, self._page = [], {}, 0, None
         self._arrived, self._gone = threading.Condition(), False
-        self._directory = tempfile.mkdtemp(prefix="gd-browser-", dir="/tmp")  # its sockets want a short path
+        self._directory = tempfile.mkdtemp(prefix="gd-browser-", dir="/tmp")  # the browser's sockets need a short path
         to_read, self._out = os.pipe()
         self._in, to_write = os.pipe()
 
         def in_place():
-            # 3 and 4 are what the browser reads and writes; out of the way first, one may be the other.
+            # The browser reads descriptor 3 and writes descriptor 4. The pipes may have these numbers themselves, so
+            # they are moved to higher numbers first.
             reads, writes = os.dup(to_read), os.dup(to_write)
             reads, writes = os.dup2(reads, 20), os.dup2(writes, 21)
             os.dup2(reads, 3), os.dup2(writes, 4)
@@ -57,7 +59,7 @@ class Browser:
             raise
 
     def _attach(self):
-        """To the page that it opens, which may not be there yet."""
+        """Attaches to the page that the browser opens at its start. The page may not exist yet."""
         self._session = None
         self.send("Target.setDiscoverTargets", discover=True)
         with self._arrived:
@@ -82,7 +84,7 @@ class Browser:
             self._process.kill()
             self._process.wait()
         os.close(self._out)
-        shutil.rmtree(self._directory, ignore_errors=True)  # processes of its own may still write there
+        shutil.rmtree(self._directory, ignore_errors=True)  # processes of the browser may still write there
 
     def _read(self):
         rest = b""
@@ -144,9 +146,9 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, expression):
-        """Until it is true of what is drawn; the page itself is asked at each frame."""
+        """Waits until the expression is true. The page evaluates it at each frame."""
         return self.value(f"""new Promise((done, failed) => {{
-            const limit = setTimeout(() => failed(new Error('not so: ' + document.body.innerText)), {LIMIT_S * 900});
+            const limit = setTimeout(() => failed(new Error('still false; the page: ' + document.body.innerText)), {LIMIT_S * 900});
             const look = () => {{ let v; try {{ v = ({expression}); }} catch (e) {{ v = false; }}
                 if (v) {{ clearTimeout(limit); done(v); }} else requestAnimationFrame(look); }};
             look(); }})""")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The pages in a browser: numbers against /api/stats while a run goes on, hostile texts, narrow and wide, dark and light.
+"""Tests the pages in a browser: their numbers against /api/stats during a run, hostile texts, narrow and wide windows,
+dark and light.
 
     test_page.py BUILD_DIRECTORY [SCREENSHOT_DIRECTORY]
 
-Tasks wait on FIFOs, so that the figures stand still while they are compared. Prints a line per case and, last,
+Tasks wait on FIFOs, so that the figures do not change while they are compared. Prints a line per case and, last,
 "N passed, N failed"; exits with 77 if there is no browser or the build has no web page.
 """
 import contextlib
@@ -22,7 +23,7 @@ SHOTS = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
 HOSTILE = "<img src=x onerror=\"document.title='taken'\"></script><script>document.title='taken'</script>"
 WIDTHS = (400, 1600)
 
-# A proxy is for elsewhere, and a list of devices for the machine's own.
+# Without a proxy, and without the user's settings for devices.
 for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "GPU_DISPATCH_HTTP_TOKEN", "GPU_DISPATCH_SIM",
                  "CUDA_VISIBLE_DEVICES", "PARALLEL_SHELL"):
     os.environ.pop(variable, None)
@@ -30,7 +31,8 @@ os.environ["SHELL"] = "/bin/sh"
 
 
 class Run:
-    """A run whose tasks are "bad" (fails, with a hostile message), "quick", or wait on a FIFO of their own."""
+    """A run with three kinds of tasks: "bad" fails with a hostile message, "quick" ends soon, and others wait on a
+    FIFO."""
 
     def __init__(self, directory, gpus, waiting, more=()):
         self.directory, self.waiting = directory, [f"wait{i}" for i in range(waiting)]
@@ -47,7 +49,7 @@ class Run:
         if "http://" not in line:
             self.process.wait()
             raise LookupError(line.strip())
-        self.link = line.split()[-1]  # with the token: a pipe is private
+        self.link = line.split()[-1]  # has the token, because standard error is a pipe, which is private
         self.url, self.token = self.link.split("#token=")
 
     def stats(self):
@@ -78,8 +80,7 @@ def running(gpus, waiting, more=()):
 
 
 def settled(gpus):
-    """What the page shows once the quick ones are done and all workers wait: a task that a worker was handed may have to
-    be begun yet."""
+    """An expression that is true after the quick tasks are done and each worker has started a task that waits."""
     return (f"byId('running').textContent === '{gpus}' && byId('completed').textContent === '40' && "
             "[...document.querySelectorAll('#workers tr')].every((r) => r.children[2].textContent === 'processing')")
 
@@ -96,7 +97,7 @@ def number(text):
 
 
 def check_fits(b):
-    """Nothing is wider than the page."""
+    """Checks that nothing is wider than the page."""
     assert b.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), "wider than the window"
     over = b.value("""[...document.querySelectorAll('section')].filter((s) => s.scrollWidth > s.clientWidth + 1)
         .map((s) => s.ariaLabel).join()""")
@@ -106,7 +107,7 @@ def check_fits(b):
 # --- cases ----------------------------------------------------------------------------
 
 
-def figures_are_those_of_the_stats(b):
+def page_shows_the_figures_of_the_stats(b):
     with running(4, 9) as run:
         b.open(run.link)
         b.wait(settled(4))
@@ -130,7 +131,8 @@ def figures_are_those_of_the_stats(b):
 
 
 def a_resumed_run_from_a_pipe(b):
-    """Whose total is not known before the end of the input: what was done before counts, and nothing twice."""
+    """The total is unknown before the end of the input. Tasks that were done before are counted, and no task is counted
+    twice."""
     with tempfile.TemporaryDirectory(prefix="gd-page-") as directory:
         os.mkfifo(os.path.join(directory, "go"))
         command = [COMMAND, "run", "--journal", "run.db", "--resume", "--quiet", "--progress", "none", "--gpus", "sim:1"]
@@ -154,7 +156,7 @@ def a_resumed_run_from_a_pipe(b):
             run.stderr.close()
 
 
-def small_figures_are_told_apart(b):
+def small_figures_have_enough_digits(b):
     with running(1, 1) as run:
         b.open(run.link)
         b.wait("typeof rate === 'function' && typeof axisTime === 'function'")
@@ -168,7 +170,7 @@ def small_figures_are_told_apart(b):
         assert b.value("stepDigits(0.001)") == 3 and b.value("stepDigits(2)") == 0
 
 
-def hostile_texts_are_texts(b):
+def hostile_texts_are_shown_as_text(b):
     with running(2, 2) as run:
         b.open(run.link)
         b.wait(settled(2))
@@ -179,15 +181,15 @@ def hostile_texts_are_texts(b):
         assert b.value("document.title") != "taken"
 
 
-def the_timeline_says_what_was(b):
+def the_timeline_shows_what_a_worker_did(b):
     with running(2, 2) as run:
         b.size(1600, 900)
         b.open(run.link)
-        # what they wait for has a good part of the timeline, however long they took to come to it
+        # wait until the waiting tasks fill a large part of the timeline, however long the time before them was
         b.wait(settled(2) + " && run.view.seconds > 1.5 && run.view.workers.every((w) => run.view.seconds - w.since > "
                "0.3 * run.view.seconds)")
         box = b.value("(({x, y, width, height}) => ({x, y, width, height}))(byId('timeline').getBoundingClientRect())")
-        # near the right end everybody is at what he waits for
+        # near the right end every worker is at its waiting task
         b.hover(box["x"] + box["width"] - 8, box["y"] + 10)
         b.wait("document.querySelector('.tip') && !document.querySelector('.tip').hidden")
         text = b.value("document.querySelector('.tip').textContent")
@@ -195,7 +197,7 @@ def the_timeline_says_what_was(b):
         b.wait("document.querySelectorAll('#rates polyline').length >= 1")
 
 
-def it_fits_every_width_in_light_and_dark(b):
+def the_page_fits_every_width_in_light_and_dark(b):
     with running(64, 64) as run:
         for dark in (False, True):
             b.scheme(dark)
@@ -209,8 +211,9 @@ def it_fits_every_width_in_light_and_dark(b):
         b.scheme(False)
 
 
-def no_void_beside_or_between_the_charts(b):
-    """However many GPUs there are: what stands side by side is about as tall, and nothing but the gap is between two."""
+def no_empty_space_next_to_or_between_charts(b):
+    """For any number of GPUs, charts in the same row are about equally tall, and there is only the gap between
+    charts."""
     boxes = """[...document.querySelectorAll('section')].map((s) => s.getBoundingClientRect())
         .map(({left, right, top, bottom}) => [left, right, top, bottom])"""
     for gpus in (1, 4, 8, 64):
@@ -230,7 +233,7 @@ def no_void_beside_or_between_the_charts(b):
                 assert area > 0.85 * whole, (gpus, width, area / whole)
 
 
-def a_server_that_is_gone_is_said_to_be(b):
+def the_page_reports_that_the_server_is_gone(b):
     with running(1, 1) as run:
         b.open(run.link)
         b.wait(settled(1))
@@ -244,7 +247,7 @@ def the_token_does_not_stay_in_the_address(b):
         b.wait(settled(1))
         assert b.value("location.href") == run.url, b.value("location.href")
         b.value("window.before = true")
-        b.send("Page.reload")  # the tab knows it all the same
+        b.send("Page.reload")  # the tab has stored the token
         b.wait("!window.before && " + settled(1))
         assert b.value("byId('ask').hidden") and b.value("location.href") == run.url
         assert b.value("document.cookie") == "" and b.value("localStorage.length") == 0
@@ -277,7 +280,7 @@ def without_the_token_the_page_asks_for_it(b):
     with running(1, 1) as run:
         b.open(run.url)
         b.wait("!byId('ask').hidden")
-        b.open(run.link)  # the same page: only what follows the # is new
+        b.open(run.link)  # the same page; only the part after # is new
         b.wait(settled(1))
     b.complaints = [c for c in b.complaints if "401" not in c]
 
@@ -308,15 +311,16 @@ def a_report_has_the_figures_of_its_run(b):
         assert b.value("document.querySelectorAll('script').length") == 2
 
 
-CASES = (figures_are_those_of_the_stats, a_resumed_run_from_a_pipe, small_figures_are_told_apart,
-         hostile_texts_are_texts, the_timeline_says_what_was,
-         it_fits_every_width_in_light_and_dark, no_void_beside_or_between_the_charts, a_server_that_is_gone_is_said_to_be,
+CASES = (page_shows_the_figures_of_the_stats, a_resumed_run_from_a_pipe, small_figures_have_enough_digits,
+         hostile_texts_are_shown_as_text, the_timeline_shows_what_a_worker_did,
+         the_page_fits_every_width_in_light_and_dark, no_empty_space_next_to_or_between_charts,
+         the_page_reports_that_the_server_is_gone,
          the_token_does_not_stay_in_the_address, without_the_token_the_page_asks_for_it,
          a_report_has_the_figures_of_its_run)
 
 
 def why_not():
-    """Why there is nothing to test here; None if there is."""
+    """Why the tests cannot run; None: they can."""
     if not browser.find():
         return "there is no chromium: tools/setup.sh test installs it"
     try:
@@ -343,7 +347,7 @@ def main():
             b.size(1600, 900)
             try:
                 case(b)
-                # a run that is killed while its page is open is no fault of the page
+                # ignore network errors: a run may be killed while its page is open
                 complaints = [c for c in b.complaints if "net::ERR_" not in c]
                 assert not complaints, complaints
                 print("ok", case.__name__)

@@ -1,7 +1,9 @@
-"""The list has another order than the journal. Then the whole journal is read to index it, which may take long.
+"""Resumes a run whose list has another order than the journal. The whole journal is then read to index it, which may
+take long.
 
-The process under test is held meanwhile (tests/journal/preload_index.c) until another of its Python threads, or a signal
-handler, lets it go on. If Python's lock were held meanwhile, the process would never end.
+A preloaded library (tests/journal/preload_index.c) stops the process under test while it builds the index, until
+another Python thread of the process, or a signal handler, lets it continue. If Python's lock were held meanwhile, the
+process would never end.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def go_on():
 def let_go():
     with open("held") as held:
         held.read(1)
-    print("a thread goes on", flush=True)
+    print("a thread runs", flush=True)
     go_on()
 
 def interrupted(number, frame):
@@ -83,7 +85,7 @@ def end(process: subprocess.Popen[str]) -> str:
         return process.communicate(timeout=LIMIT)[0]
     except subprocess.TimeoutExpired:
         process.kill()
-        pytest.fail(f"it never went on; so far: {process.communicate()[0]!r}")
+        pytest.fail(f"the process did not end; its output: {process.communicate()[0]!r}")
 
 
 def resume_held(directory: pathlib.Path, how: str) -> subprocess.Popen[str]:
@@ -97,8 +99,8 @@ def resume_held(directory: pathlib.Path, how: str) -> subprocess.Popen[str]:
     return start(directory, how, LD_PRELOAD=loaded, GD_INDEX_HELD=held, GD_INDEX_GO=go)
 
 
-def test_other_threads_go_on_while_the_journal_is_indexed(tmp_path: pathlib.Path) -> None:
-    assert end(resume_held(tmp_path, "thread")) == "a thread goes on\nall is done\n"
+def test_other_threads_run_while_the_journal_is_indexed(tmp_path: pathlib.Path) -> None:
+    assert end(resume_held(tmp_path, "thread")) == "a thread runs\nall is done\n"
 
 
 def test_signals_are_handled_while_the_journal_is_indexed(tmp_path: pathlib.Path) -> None:
