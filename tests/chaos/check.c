@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * What must be true of a job, whatever was done to it.
+ * The conditions that must hold for a job, whatever signals it got.
  *
- * After each run: no two attempts of a task ran at the same time; what the journal held before was not run again, and
- * still is what it was; no task was started more often than its attempts and the signals of that run allow.
+ * After each run:
+ *   - no two attempts of a task ran at the same time
+ *   - tasks that were in the journal before were not run again, and their records are unchanged
+ *   - no task was started more often than its attempts and the signals of that run allow
  *
- * At the end: every task is in the journal, --output, --joblog and --results, once, and these agree; its end is the one
- * that its kind says, and its texts are the ones it wrote; nothing temporary is left; the exit status counts failures.
+ * At the end:
+ *   - the journal, --output, --joblog and --results have every task once, and they agree
+ *   - every task ended as its kind requires, and its recorded output is what it wrote
+ *   - no temporary file is left
+ *   - the exit status is the number of failures
  *
  * A task may end differently only in two cases: its own command got as many signals in one run as it had attempts left,
  * or its time limit is so short that the machine may miss it ("timeout").
@@ -87,7 +92,7 @@ static int take_record(void *user, const struct gd_journal_record *r)
     return 0;
 }
 
-/* Returns how many there are. Before the first write to it there is no journal. */
+/* Returns the number of records. There is no journal before the first write to it. */
 static unsigned read_journal(struct checker *c, struct record *records)
 {
     struct reading reading = { c, records, 0 };
@@ -109,9 +114,9 @@ static void check_task_after_run(struct checker *c, unsigned i, const struct his
     const char *kind = kind_names[c->p->kinds[i]];
     const unsigned starts = h->starts[i] - c->starts[i], allowed = c->p->tries + harm->lethal;
     if (c->committed[i] && starts > 0)
-        BAD(c, "%s%u was run again, though run %llu had finished it", kind, i, (unsigned long long)c->committed[i]);
+        BAD(c, "%s%u was run again after run %llu had finished it", kind, i, (unsigned long long)c->committed[i]);
     if (c->committed[i] && (!r->seen || r->run != c->committed[i]))
-        BAD(c, "%s%u was finished by run %llu, and the journal has lost that", kind, i,
+        BAD(c, "%s%u was finished by run %llu, but the journal has lost its record", kind, i,
             (unsigned long long)c->committed[i]);
     if (starts > allowed + (c->p->stream && c->p->kinds[i] == CRASHES ? c->p->crash_limit : 0))
         BAD(c, "%s%u was started %u times in one run, with %u tries and %u signals", kind, i, starts, c->p->tries,
@@ -129,9 +134,10 @@ void check_run(struct checker *c, const struct outcome *o)
     struct history h;
     struct record *records = room_for(c->p->n, sizeof *records);
     c->runs++;
-    /* What was printed of output that was given up (after three signals at once) is run again. */
+    /* After three signals at once the run drops output that could not be written. Its tasks are run again, although a
+     * part of their output was printed. */
     c->ended_well[c->runs] = !o->killed && (o->status <= MOST_FAILED || o->status == 130) &&
-                             !storm_said(c->runs, "could not be written, because nothing reads it");
+                             !storm_printed(c->runs, "could not be written, because nothing reads it");
     c->lethal += o->harm.lethal;
     if (o->harm.unknown > c->worst_unknown)
         c->worst_unknown = o->harm.unknown;
@@ -142,7 +148,7 @@ void check_run(struct checker *c, const struct outcome *o)
     for (unsigned i = 0; i < c->p->n; i++)
         check_task_after_run(c, i, &h, &records[i], &o->harm);
     if (o->status == 255 && o->harm.lethal == 0)
-        BAD(c, "the run ended with 255, undisturbed: %s", storm_words(c->runs));
+        BAD(c, "the run got no signal and ended with 255: %s", storm_last_output(c->runs));
     history_free(&h);
     free(records);
 }
@@ -168,7 +174,7 @@ static struct end expected_end(const struct plan *p, enum kind kind)
     }
 }
 
-/* Whether the task may have ended as the journal says, because of the signals that it got. */
+/* Whether the signals that the task got explain the end that the journal has. */
 static bool is_excused(const struct checker *c, unsigned i, const struct record *r)
 {
     const enum kind kind = c->p->kinds[i];
@@ -184,7 +190,7 @@ static void check_record(const struct checker *c, unsigned i, struct record *r, 
     const enum kind kind = c->p->kinds[i];
     const struct end must = expected_end(c->p, kind);
     const unsigned crashes =
-        c->p->stream ? c->p->crash_limit * c->runs : 0; /* a program that dies takes others along */
+        c->p->stream ? c->p->crash_limit * c->runs : 0; /* a program that dies also ends attempts of other tasks */
     if (!r->seen)
         BAD(c, "%s%u is not in the journal", kind_names[kind], i);
     const bool right = strcmp(r->failure, must.failure) == 0 && r->exit_code == must.exit_code &&
@@ -215,8 +221,8 @@ static void check_same(const struct checker *c, unsigned i, const char *where, c
                        const struct text *must)
 {
     if (is->size != must->size || memcmp(is->bytes, must->bytes, is->size) != 0)
-        BAD(c, "%s%u has %zu bytes in %s, and not the %zu that it wrote: %.100s", kind_names[c->p->kinds[i]], i,
-            is->size, where, must->size, is->bytes);
+        BAD(c, "%s%u has %zu bytes in %s, but it wrote %zu: %.100s", kind_names[c->p->kinds[i]], i, is->size, where,
+            must->size, is->bytes);
 }
 
 static void check_output_texts(const struct checker *c, unsigned i, const struct record *r, const struct gd__json *m)
@@ -256,7 +262,7 @@ static unsigned check_output_line(const struct checker *c, const char *line, siz
     return i;
 }
 
-/* Calls one of these for each line of a file; each returns the task that the line is about, which must be a new one. */
+/* Called for each line of a file. Returns the task of the line, which must not have had a line before. */
 typedef unsigned line_checker(const struct checker *c, const char *line, size_t size, const struct record *records);
 
 static void check_lines(const struct checker *c, const char *path, bool header, line_checker *check_line,
@@ -327,7 +333,7 @@ static void check_results(const struct checker *c, unsigned i, const struct reco
     read_result(c, i, "stderr", &err);
     read_result(c, i, "seq", &seq);
     if (strtoul(seq.bytes, NULL, 10) != i + 1)
-        BAD(c, "%s%u has \"%s\" for a number in %s", kind_names[kind], i, seq.bytes, RESULTS);
+        BAD(c, "%s%u has the number \"%s\" in %s", kind_names[kind], i, seq.bytes, RESULTS);
     if (r->excused || strcmp(r->failure, "timeout") == 0 || (c->p->stream && !r->done))
         return;
     (c->p->stream ? expected_answer : expected_stdout)(&must, kind, i);
@@ -364,7 +370,7 @@ static void check_leftovers(const struct checker *c)
 
 /* --- standard output --------------------------------------------------------------------------------------------- */
 
-/* The output of a task that was killed or took too long is undefined: then there is nothing to compare. */
+/* If a task was killed or took too long, its output is undefined, and nothing is compared. */
 static void check_standard_output(const struct checker *c, const struct record *records)
 {
     bool *finished = room_for(c->p->n, sizeof *finished);
@@ -410,9 +416,9 @@ void check_end(struct checker *c, int status)
     check_files(c, records);
     check_standard_output(c, records);
     if (status != (int)(failed < MOST_FAILED ? failed : MOST_FAILED))
-        BAD(c, "%u tasks have failed, and the exit status is %d: %s", failed, status, storm_words(c->runs));
+        BAD(c, "%u tasks have failed, but the exit status is %d: %s", failed, status, storm_last_output(c->runs));
     if (count_lines(FAILED) != failed)
-        BAD(c, "%u tasks have failed, and %s has %llu lines", failed, FAILED, (unsigned long long)count_lines(FAILED));
+        BAD(c, "%u tasks have failed, but %s has %llu lines", failed, FAILED, (unsigned long long)count_lines(FAILED));
     history_free(&h);
     free(records);
 }

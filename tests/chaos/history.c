@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tasks of a job have logged: how often each was begun, and whether two attempts of one ever ran at the same
- * time.
+ * Reads the log of the tasks of a job: how often each task was started, and whether two attempts of a task ever ran at
+ * the same time.
  *
- * The lines of an attempt are "try", "start", "end". After the "try" of an attempt no line of an earlier attempt of the
- * same task may come: those had to be over, or killed, by then.
+ * The lines of an attempt are "try", "start", "end". After the "try" line of an attempt there must be no line of an
+ * earlier attempt of the same task, because that attempt must have ended or been killed before.
  */
 #include "chaos/chaos.h"
 

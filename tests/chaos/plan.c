@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A job and its signals, from a seed: everything that is varied is in this file.
+ * Makes a job and its signals from a seed. All random choices are in this file.
  *
- * Limits are such that signals alone can't make a task fail, except one thing: --retries counts commands that were
- * killed, as it counts those that failed by themselves. What that may lead to is accounted for, task by task (check.c).
+ * The limits are so high that signals alone can't make a task fail, with one exception: --retries counts commands that
+ * were killed like commands that failed by themselves. check.c takes this into account for each task.
  */
 #include "chaos/chaos.h"
 
@@ -28,7 +28,7 @@ const struct theme theme_streams = {
     .weights = { [QUICK] = 12, [SLOW] = 6, [NOISY] = 1, [LONG] = 2, [FAILS] = 2, [FAILS_ONCE] = 2 },
 };
 
-/* Whether a task that should be quick is in time depends on the machine: the checker takes both. */
+/* On a busy machine a quick task may exceed its time limit too. The checker accepts both ends. */
 const struct theme theme_timeouts = {
     .name = "timeouts",
     .most_tasks = 12,
@@ -102,7 +102,8 @@ static void make_step(struct plan *p, struct rng *r, struct step *s)
     s->open_gate = one_in(r, 2);
 }
 
-enum { DEATHS_MOST = 10 }; /* in a row, before a worker is given up: gd_options.death_limit as the command has it */
+/* A worker is given up after this many deaths in a row: gd_options.death_limit of the command. */
+enum { DEATHS_MOST = 10 };
 
 static void make_tasks(struct plan *p, const struct theme *theme, struct rng *r)
 {
@@ -110,8 +111,8 @@ static void make_tasks(struct plan *p, const struct theme *theme, struct rng *r)
     CHECK(p->kinds != NULL);
     for (unsigned i = 0; i < p->n; i++)
         p->kinds[i] = (enum kind)choose(r, theme->weights, N_KINDS);
-    /* It costs as many workers as the limit on crashes allows. A worker that has died ten times in a row is given up:
-     * where the limit is higher than that, a job with one worker could not be done. */
+    /* This task kills as many workers as the crash limit allows. A worker that has died ten times in a row is given up.
+     * So with a higher crash limit, a job with one worker could not be done. */
     if (theme->stream && p->n > 0 && one_in(r, 2) && p->crash_limit < DEATHS_MOST)
         p->kinds[rng_below(r, p->n)] = CRASHES;
 }
@@ -140,7 +141,7 @@ void plan_make(struct plan *p, const struct theme *theme, uint64_t seed, unsigne
         for (unsigned i = 0; i < p->n_steps[run]; i++)
             make_step(p, &r, &p->steps[run][i]);
     }
-    /* More than the signals of one run, of which each may come twice. */
+    /* More than the number of signals in one run. Each signal may come twice. */
     p->crash_limit = p->stream ? (scale > 1 ? 2 * MOST_STEPS + 1 : 9) : 1000;
     make_tasks(p, theme, &r);
 }

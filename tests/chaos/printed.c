@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a run of commands wrote to standard output: of each task that it finished, and of no other, all that the task
- * wrote, in one piece; with --tag the input before each line, with -k in the order of the input.
+ * Checks the standard output of a run of commands. It must have the whole output of each task that the run finished, in
+ * one piece, and nothing else. With --tag each line begins with the input. With -k the order is that of the input.
  */
 #include "chaos/chaos.h"
 
@@ -24,7 +24,7 @@ static void add_tags(struct text *t, enum kind kind, unsigned number)
     }
 }
 
-/* The task whose output begins there, which is "did INPUT\n" or "INPUT\tdid INPUT\n"; -1: of none. */
+/* The task whose output begins at this place with "did INPUT\n" or "INPUT\tdid INPUT\n"; -1: no task. */
 static int task_at(const struct plan *p, const char *at)
 {
     char first[INPUT_MAX];
@@ -52,7 +52,7 @@ static const char *check_all(const struct plan *p, const char *text, size_t size
         const int task = task_at(p, text + at);
         n = task < 0 ? 0 : match(p, text + at, size - at, task);
         if (n == 0)
-            snprintf(wrong, sizeof wrong, "at byte %zu there is \"%.100s\"", at, text + at);
+            snprintf(wrong, sizeof wrong, "unexpected text at byte %zu: \"%.100s\"", at, text + at);
         else if (seen[task]++ || !finished[task])
             snprintf(wrong, sizeof wrong, "%s%d is there %s", kind_names[p->kinds[task]], task,
                      finished[task] ? "twice" : "and not in the journal");

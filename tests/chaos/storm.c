@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One run of a job: starts the command and sends signals to its processes at moments that its tasks determine: when the
- * log or --output has a certain number of lines. A moment has also come if nothing was written for a while, since
- * everything may be stopped, or wait at the gate. The checks hold whenever a signal comes.
+ * One run of a job. Starts the command and sends signals to its processes. The moment of a signal is when the log or
+ * --output has a certain number of lines. The signal is also sent if nothing was written for a while, because
+ * everything may be stopped, or wait at the gate. The checks hold for any moment of a signal.
  *
- * This process adopts orphans. So all processes of the run are below it until they are gone.
+ * This process adopts orphans. So all processes of the run are its descendants until they are gone.
  */
 #include "chaos/chaos.h"
 
@@ -12,9 +12,9 @@
 #include <sys/resource.h>
 
 enum {
-    STILL_MS = 100,                         /* nothing written for so long: the moment has come */
-    STUCK_MS = 45000 * TEST_SLOWDOWN,       /* for so long: the run will never end */
-    LEFT_BEHIND_MS = 20000 * TEST_SLOWDOWN, /* a process may take so long to end after its dispatcher */
+    STILL_MS = 100,                         /* if nothing is written for this time, the signal is sent */
+    STUCK_MS = 45000 * TEST_SLOWDOWN,       /* if nothing is written for this time, the run hangs */
+    LEFT_BEHIND_MS = 20000 * TEST_SLOWDOWN, /* time that a process has to end after its dispatcher */
     MOST_PROCESSES = 256,
 };
 
@@ -29,7 +29,7 @@ struct targets {
     int fds[MOST_PROCESSES];
 };
 
-/* A worker that was sent what ends it. */
+/* A worker that was sent a signal that ends it. */
 struct doomed {
     unsigned n;
     struct process all[2 * MOST_STEPS];
@@ -45,7 +45,7 @@ struct storm {
     struct outcome *out;
     struct targets stopped; /* by the step before this one, and not yet continued */
     struct doomed doomed;
-    bool is_over; /* the dispatcher was sent what ends it at once */
+    bool is_over; /* the dispatcher was sent a signal that ends it at once */
 };
 
 /* --- processes ------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static int older_first(const void *a, const void *b)
     return x->born != y->born ? (x->born > y->born) - (x->born < y->born) : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Everything below this process that is alive, oldest first. */
+/* All living descendants of this process, oldest first. */
 static unsigned list_processes(struct process *all)
 {
     unsigned n = add_children(getpid(), all, 0);
@@ -104,7 +104,7 @@ static unsigned list_processes(struct process *all)
     return n;
 }
 
-/* A pidfd of exactly that process, or -1: its number may belong to another process by now. */
+/* A pidfd of this process, or -1 if it is gone and its number may belong to another process. */
 static int open_process(const struct process *p)
 {
     struct process now;
@@ -115,7 +115,7 @@ static int open_process(const struct process *p)
     return -1;
 }
 
-/* "task\0quick12" of a command; -1: it is none, or not yet. */
+/* The task of a process whose command line is "task\0quick12"; -1: not a command, or not started yet. */
 static int task_of(pid_t pid)
 {
     char path[64], words[8192];
@@ -162,7 +162,7 @@ static void await_lines(const struct storm *s, const char *path, uint64_t lines)
 /* Waits until the command has reported that it was interrupted. */
 static void await_answer(const struct storm *s)
 {
-    while (!has_ended(s) && !storm_said(s->nth, "interrupted"))
+    while (!has_ended(s) && !storm_printed(s->nth, "interrupted"))
         if (!await_change(s, STILL_MS))
             return;
 }
@@ -212,8 +212,8 @@ static unsigned choose_targets(const struct storm *s, const struct step *step, s
     return 1;
 }
 
-/* A command that is ended by a signal of its own counts as one that failed. With everything else it does not: its run
- * ends too. */
+/* A command that is ended by a signal of its own counts as failed. If the signal goes to all processes, it does not
+ * count, because the run ends too. */
 static void count_harm(const struct storm *s, const struct step *step, const struct process *p)
 {
     struct harm *h = &s->out->harm;
@@ -238,9 +238,9 @@ static void send_to(const struct targets *t, int signal)
 
 /* --- a worker and its dispatcher --------------------------------------------------------------- */
 
-/* Not tested: the dispatcher is killed before it has cleaned up after a worker that was killed alone, or a worker is
- * killed before it has seen that its dispatcher was. Then no process is left that could end the worker's command, and
- * docs/promises.md says so. */
+/* Two cases are not tested: the dispatcher is killed before it has cleaned up after a worker that was killed alone, and
+ * a worker is killed before it has noticed that its dispatcher was killed. Then no process is left that could end the
+ * worker's command. docs/promises.md describes this. */
 static const bool both_at_once = false;
 
 static bool is_gone(const struct process *p)
@@ -252,8 +252,8 @@ static bool is_gone(const struct process *p)
     return stat(path, &st) < 0 || (read_stat(p->pid, &now) && now.born != p->born);
 }
 
-/* Waits until the dispatcher has reaped every worker that was killed alone: it cleans up before that. False: a worker
- * takes long to end, or the dispatcher is stopped. */
+/* Waits until the dispatcher has reaped every worker that was killed alone. It cleans up before it reaps. False: a
+ * worker takes long to end, or the dispatcher is stopped. */
 static bool workers_are_cleared_up(struct storm *s)
 {
     for (unsigned i = 0; i < s->doomed.n; i++)
@@ -268,7 +268,7 @@ static bool workers_are_cleared_up(struct storm *s)
 
 static void doom(struct storm *s, const struct step *step, const struct process *p)
 {
-    const bool heeds = step->signal != SIGTERM || s->p->stream; /* who runs commands does not */
+    const bool heeds = step->signal != SIGTERM || s->p->stream; /* a worker that runs commands ignores SIGTERM */
     if (p->parent == s->dispatcher && !signal_stops(step->signal) && step->aim != EVERYTHING && heeds)
         s->doomed.all[s->doomed.n++] = *p;
 }
@@ -306,8 +306,8 @@ static void aim(struct storm *s, const struct step *step, struct targets *t)
     }
 }
 
-/* To kill a whole job, look again until no process is left: a worker may have started a command meanwhile, and nothing
- * else would end it. */
+/* To kill a whole job, lists the processes again until none is left. A worker may have started a command meanwhile, and
+ * nothing else would end that command. */
 static void kill_the_rest(struct storm *s, const struct step *step)
 {
     const struct harm harm = s->out->harm; /* signals from now on hit only processes that were hit before */
@@ -318,7 +318,7 @@ static void kill_the_rest(struct storm *s, const struct step *step)
         aim(s, step, &rest);
         left = rest.n;
         let_go(&rest, step->signal);
-        (void)poll(NULL, 0, left > 0); /* a millisecond: they take a while to die */
+        (void)poll(NULL, 0, left > 0); /* a millisecond, because processes take a while to die */
     }
     s->out->harm = harm;
 }
@@ -342,7 +342,7 @@ static void strike(struct storm *s, const struct step *step)
     else if (signal_stops(step->signal))
         await_lines(s, "log", count_lines("log") + step->on_after);
     else if (at_dispatcher && step->signal != SIGKILL)
-        open_gate(s); /* what is running may finish */
+        open_gate(s); /* running tasks may finish */
     if (!s->stopped.n)
         let_go(&t, signal_stops(step->signal) ? SIGCONT : 0);
     let_go(&before, SIGCONT);
@@ -442,8 +442,8 @@ static void describe(const struct process *all, unsigned n, char *text, size_t s
     }
 }
 
-/* After SIGTSTP the command stops its workers and then itself. A SIGCONT that comes before that is lost: a shell waits
- * until it sees the command stopped, we look again. */
+/* After SIGTSTP the command stops its workers and then itself. A SIGCONT that comes before that is lost. A shell waits
+ * until the command is stopped. This test sends SIGCONT again instead. */
 static void wake_dispatcher(const struct storm *s)
 {
     struct process now;
@@ -461,7 +461,7 @@ static void await_end(struct storm *s)
         if (still_ms < STUCK_MS)
             continue;
         describe(all, list_processes(all), text, sizeof text);
-        FAIL("seed %llu, run %u: nothing happens any more%s", (unsigned long long)s->p->seed, s->nth, text);
+        FAIL("seed %llu, run %u hangs%s", (unsigned long long)s->p->seed, s->nth, text);
     }
     int status;
     while (waitpid(s->dispatcher, &status, 0) < 0)
@@ -470,7 +470,7 @@ static void await_end(struct storm *s)
     s->out->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Every process of the run ends, by itself and soon. */
+/* Waits until every process of the run has ended by itself. */
 static void await_no_process(const struct storm *s)
 {
     struct process all[MOST_PROCESSES];
@@ -481,7 +481,7 @@ static void await_no_process(const struct storm *s)
         if (p.fd >= 0 && poll(&p, 1, now < limit ? (int)((limit - now) / MS) : 0) == 0) {
             char text[600];
             describe(all, list_processes(all), text, sizeof text);
-            FAIL("seed %llu, run %u has ended with %d, and left%s", (unsigned long long)s->p->seed, s->nth,
+            FAIL("seed %llu, run %u ended with %d and left processes:%s", (unsigned long long)s->p->seed, s->nth,
                  s->out->status, text);
         }
         if (p.fd >= 0)
@@ -523,7 +523,7 @@ void storm_run(const struct plan *p, unsigned nth, const struct step *steps, uns
     close(s.changes);
 }
 
-bool storm_said(unsigned nth, const char *words)
+bool storm_printed(unsigned nth, const char *words)
 {
     char path[64], *line = NULL;
     size_t room = 0;
@@ -538,7 +538,7 @@ bool storm_said(unsigned nth, const char *words)
     return found;
 }
 
-const char *storm_words(unsigned nth)
+const char *storm_last_output(unsigned nth)
 {
     static char words[400];
     char path[64];

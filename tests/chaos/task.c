@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the tasks of a chaotic job do. Each attempt
+ * The tasks of a chaos job. Each attempt
  *
- *   1. logs "try INPUT PID", 2. takes the lock of its task, 3. logs "start ...", 4. does what its kind says, 5. logs
- *   "end ..." and lets go of the lock.
+ *   1. logs "try INPUT PID"
+ *   2. takes the lock of its task
+ *   3. logs "start ..."
+ *   4. does the work of its kind
+ *   5. logs "end ..." and releases the lock
  *
- * A process that was killed may hold the lock for a while, until it is dead, so the next attempt waits for it.
- * A process that was not killed shows by its next line in the log that two attempts ran at the same time (history.c).
+ * A process that was killed may hold the lock for a while, until it is dead, so the next attempt waits for the lock. If
+ * a process was not killed, its next line in the log shows that two attempts ran at the same time (history.c).
  */
 #include "chaos/chaos.h"
 
@@ -104,7 +107,7 @@ static int begin(const char *input)
     return fd;
 }
 
-/* A process that ends after this has nothing more to log. */
+/* After this call the process logs nothing more. */
 static void end(const char *input, int lock)
 {
     log_line("end", input);
@@ -127,7 +130,7 @@ static void take_time(void)
         ;
 }
 
-/* True in the task's first attempt that comes this far. */
+/* True in the first attempt of the task that gets this far. */
 static bool is_first(const char *input)
 {
     char path[INPUT_MAX + 16];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chaos of the command: jobs made from seeds are disturbed by random signals, resumed until they are done, and checked
- * (chaos.h). A failure names its seed.
+ * Chaos tests of the command: jobs made from seeds get random signals, are resumed until they are done, and are checked
+ * (chaos.h). The message of a failure has the seed.
  *
- *   chaos_command                        the seeds that are always tried
+ *   chaos_command                        the seeds of every test run
  *   chaos_command --seed N [CASE...]     only that seed
  *   GD_SOAK=N chaos_command              N times 50 random seeds of larger jobs, for each case
  *
- * The moment that a signal hits depends on the machine. So a seed gives a job and its signals, but not every detail.
+ * The exact moment of a signal depends on the machine. So a seed determines a job and its signals, but not every
+ * detail.
  */
 #include "chaos/chaos.h"
 
@@ -73,11 +74,12 @@ static void do_job(const struct theme *theme, uint64_t seed, unsigned scale, str
     unsigned nth = 1;
     while (!do_run(&p, &c, nth, &o, t))
         if (nth++ > p.n_storms)
-            FAIL("seed %llu: run %u was undisturbed and ended with %d: %s", (unsigned long long)seed, nth - 1, o.status,
-                 storm_words(nth - 1));
+            FAIL("seed %llu: run %u got no signal and ended with %d: %s", (unsigned long long)seed, nth - 1, o.status,
+                 storm_last_output(nth - 1));
     const int status = o.status;
-    if (seed % 2 == 0 && (!do_run(&p, &c, nth + 1, &o, t) || o.status != status)) /* a job that is done stays so */
-        FAIL("seed %llu: resumed when it was done, it ended with %d and not %d", (unsigned long long)seed, o.status,
+    /* Resuming a job that is done changes nothing. */
+    if (seed % 2 == 0 && (!do_run(&p, &c, nth + 1, &o, t) || o.status != status))
+        FAIL("seed %llu: the job was done, but a resumed run ended with %d, not %d", (unsigned long long)seed, o.status,
              status);
     check_end(&c, status);
     t->jobs++;
