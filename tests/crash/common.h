@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shared by the crash tests: seeded random numbers, tasks whose answer follows from their number alone, and the
- * resources of this process (descriptors, mappings, children), which must be the same after a run as before it.
+ * Shared by the crash tests: seeded random numbers, tasks whose answer depends only on their number, and the resources
+ * of this process (descriptors, mappings, children), which must be the same after a run as before it.
  */
 #ifndef GD_TESTS_CRASH_COMMON_H
 #define GD_TESTS_CRASH_COMMON_H
@@ -18,7 +18,7 @@
 #define MS            UINT64_C(1000000)
 #define SECOND        UINT64_C(1000000000)
 #define SANITIZED     (TEST_SLOWDOWN > 1)
-#define PAYLOAD_WORDS 2 /* at the least: the task's number and its seed */
+#define PAYLOAD_WORDS 2 /* the smallest payload: the task's number and its seed */
 
 /* --- numbers ------------------------------------------------------------ */
 
@@ -56,10 +56,10 @@ TEST_UNUSED static uint64_t now_ns(void)
 struct answer {
     uint64_t id;
     uint64_t size;
-    uint64_t sum; /* of the payload's words and the number */
+    uint64_t sum; /* the sum of the payload's words and the number */
 };
 
-/* Fills `words` words of the payload of task `id`: each follows from the number and the place. */
+/* Fills `words` words of the payload of task `id`. Each word depends on the number and its position. */
 TEST_UNUSED static void fill_payload(uint64_t *payload, uint64_t id, uint64_t seed, size_t words)
 {
     for (size_t i = 0; i < words; i++)
@@ -136,7 +136,7 @@ TEST_UNUSED static int count_children(void)
     return n;
 }
 
-/* Not from statm: that figure lacks what each processor has not added yet. 0: unknown. */
+/* Does not use statm, whose figure is behind by what each processor has not added yet. 0: unknown. */
 TEST_UNUSED static long resident_kb(void)
 {
     char line[256];

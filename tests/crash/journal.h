@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the crash tests of journals share: a job in a directory of its own, run by the real command with a journal, its
- * output in a file and in --results; ways to kill it; and a check that every input is final exactly once in all of
- * them.
+ * Shared by the crash tests of journals. The real command runs a job in its own directory, with a journal, --output and
+ * --results. There are ways to kill it, and checks that every input is final exactly once in all three.
  *
  *     in            one input a line: "task0", "bad1" (every 7th fails), ...
  *     kept/run.db   the journal          kept/out.jsonl   --output       kept/R   --results
@@ -57,7 +56,7 @@ TEST_UNUSED static void job_leave(void)
         job_remove_all(job_dir);
 }
 
-/* Every seventh fails. */
+/* Every seventh task fails. */
 TEST_UNUSED static bool job_is_bad(unsigned i)
 {
     return i % 7 == 3;
@@ -87,7 +86,7 @@ TEST_UNUSED static void job_enter(const struct job *job)
     CHECK_EQ(fclose(in), 0);
 }
 
-/* Nothing was run yet. */
+/* Removes all files of earlier runs. */
 TEST_UNUSED static void job_reset(void)
 {
     job_remove_all("kept");
@@ -203,7 +202,7 @@ TEST_UNUSED static char *job_read(const char *path, size_t *size)
 }
 
 /* The last message of the command. */
-TEST_UNUSED static const char *job_words(void)
+TEST_UNUSED static const char *job_message(void)
 {
     static char words[600];
     size_t size;
@@ -244,7 +243,7 @@ TEST_UNUSED static unsigned job_number(const char *text, size_t size)
     char expected[32];
     snprintf(expected, sizeof expected, "%s%u", job_is_bad(i) ? "bad" : "task", i);
     if (strcmp(name, expected) != 0)
-        FAIL("\"%s\" is no input", name);
+        FAIL("\"%s\" is not an input", name);
     return i;
 }
 
@@ -265,7 +264,7 @@ TEST_UNUSED static int job_see_record(void *user, const struct gd_journal_record
     return 0;
 }
 
-/* How many records the journal holds. Checks that each is there once and is right. -1: there is no journal yet. */
+/* The number of records in the journal; -1: there is no journal yet. Checks that each record is correct and unique. */
 TEST_UNUSED static int64_t job_committed(const struct job *job)
 {
     struct finals f = { .job = job, .seen = calloc(job->n, 1) };
@@ -368,7 +367,7 @@ TEST_UNUSED static void job_resume_and_check(struct job job, const char *what)
     job.resume = "--resume";
     const int status = job_run(&job);
     if (status > 101)
-        FAIL("%s: the resumed run ended with %d: %s", what, status, job_words());
+        FAIL("%s: the resumed run ended with %d: %s", what, status, job_message());
     job_check_integrity();
     CHECK_EQ(job_committed(&job), job.n);
     CHECK_EQ(job_check_output(&job), job.n);
@@ -377,7 +376,7 @@ TEST_UNUSED static void job_resume_and_check(struct job job, const char *what)
     /* Checks that committed tasks were not run again, and that all others were. */
     const uint64_t expected = logged + job.n - (uint64_t)before;
     if (job_lines("log") != expected)
-        FAIL("%s: %llu tasks were run in all; %llu before it ended, %lld of those were in the journal", what,
+        FAIL("%s: %llu tasks were run; %llu of them before the run ended, of which the journal had %lld", what,
              (unsigned long long)job_lines("log"), (unsigned long long)logged, (long long)committed);
 }
 

@@ -7,9 +7,9 @@
  *   GD_PRELOAD_AT      n, from 1
  *   GD_PRELOAD_HOW     kill: SIGKILL instead of the call; torn: SIGKILL after half of the write; ENOSPC, EIO: the n-th
  *                      and all later calls fail
- *   GD_PRELOAD_TOLD    a file that is created when the n-th call was reached
+ *   GD_PRELOAD_TOLD    a file that is created at the n-th call
  *
- * Workers have it loaded too, but they do not write to these files.
+ * Workers have this library loaded too, but they do not write to these files.
  */
 #undef _FILE_OFFSET_BITS /* otherwise pwrite is another name of pwrite64 */
 #include <dlfcn.h>

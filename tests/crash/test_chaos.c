@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Chaos: a thread of the test kills random workers with SIGKILL at random moments while they work. Every task must be
- * final exactly once with the answer that follows from its own payload, and nothing of any of the processes may be
- * left: no descriptor, mapping, zombie or orphan.
+ * final exactly once with the answer to its own payload. No descriptor, mapping, zombie or orphan may be left.
  *
- * The number of tasks done sets the pace of the killer, not time. The number of kills sets the pace of the source: it
- * holds tasks back until the kills that belong to them were made. So a run has as many kills as requested, however fast
- * the machine is. Limits on crashes are set very high, since the bookkeeping is tested here.
+ * The killer waits for a number of finished tasks, not for time. The source waits for a number of kills before it gives
+ * more tasks. So a run has as many kills as requested, however fast the machine is. The limits on crashes are very
+ * high, because these tests are about the bookkeeping.
  *
  * test_chaos --tasks N --kills N [CASE...] sets the size of each case. With GD_SOAK it is a million tasks and 10,000
  * kills.
@@ -33,7 +32,7 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
     (void)w;
     const struct answer a = answer_to(t->id, t->data, t->size / sizeof(uint64_t));
     burn(mix(t->id ^ t->attempt) % WORK_MOST_NS);
-    /* Some answers are inside the record, some outside, as long as the payload. */
+    /* Some answers fit into the record. Others are as long as the payload and are stored outside the record. */
     char *out = gd_result_alloc(r, t->id % 3 ? sizeof a : sizeof a + t->size);
     if (!out)
         return GD_E_NO_MEMORY;
@@ -71,7 +70,7 @@ static void unload(struct gd_worker *w, struct gd_task *t)
 static int process_loaded(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
     if (memcmp(t->loaded, &t->id, sizeof t->id) != 0)
-        return gd_result_error_final(r, "given what was loaded for another task");
+        return gd_result_error_final(r, "got the loaded data of another task");
     return process(w, t, r);
 }
 
@@ -98,12 +97,12 @@ struct chaos {
     struct gd_dispatcher *d;
     struct ledger ledger;
     uint64_t next_in_order;
-    uint64_t taken; /* the source's */
+    uint64_t taken; /* used only by the source */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t done, killed; /* under the lock */
     bool over;
-    int last_killed[N_WORKERS]; /* the killer's */
+    int last_killed[N_WORKERS]; /* used only by the killer */
 };
 
 static size_t words_of(const struct chaos *c, uint64_t id)
@@ -119,7 +118,7 @@ static int source(void *user, struct gd_item *item)
     struct chaos *c = user;
     if (c->taken == c->tasks)
         return 0;
-    /* No further than the number of kills so far allows, and not to the end before the last kill. */
+    /* Gives no more tasks than the number of kills so far allows, and does not end before the last kill. */
     pthread_mutex_lock(&c->lock);
     while (c->killed < c->kills && (c->taken + 1 == c->tasks || c->taken * c->kills > (c->killed + 8) * c->tasks))
         pthread_cond_wait(&c->changed, &c->lock);
@@ -170,7 +169,8 @@ static void on_error(void *user, const struct gd_report *r)
 
 /* --- the killer -------------------------------------------------------------- */
 
-/* Whether it is our child and alive: a process id from the statistics may belong to another process by now. */
+/* Whether the process is a living child of ours. A process id from the statistics may belong to another process by now.
+ */
 static bool is_live_child(int pid)
 {
     char path[64], text[512], state = 'Z';
@@ -185,7 +185,7 @@ static bool is_live_child(int pid)
     return at && sscanf(at + 1, " %c %d", &state, &parent) == 2 && parent == getpid() && state != 'Z' && state != 'X';
 }
 
-/* Kills each process only once: a process takes a while to die, in which it looks alive. */
+/* Kills each process only once. A killed process takes a while to die, and looks alive until then. */
 static bool kill_one(struct chaos *c, struct rng *r)
 {
     struct gd_worker_stats w[N_WORKERS];
@@ -202,8 +202,8 @@ static bool kill_one(struct chaos *c, struct rng *r)
     return hit;
 }
 
-/* Waits until this many tasks are done. False: the run is over. It must not wait for tasks that are held back until the
- * next kill, so the kill comes early when all tasks given so far are done. */
+/* Waits until this many tasks are done. False: the run is over. Also returns when all tasks given so far are done,
+ * because the source gives no more before the next kill. */
 static bool wait_done(struct chaos *c, uint64_t done)
 {
     pthread_mutex_lock(&c->lock);
@@ -222,7 +222,7 @@ static void *killer(void *user)
     while (c->killed < c->kills && wait_done(c, target)) {
         burn(rng_below(&r, 300000)); /* a moment that nothing else determines */
         if (!kill_one(c, &r)) {
-            sched_yield(); /* the statistics are a little old: this one is dead already */
+            sched_yield(); /* the statistics are a little old: this worker is dead already */
             continue;
         }
         pthread_mutex_lock(&c->lock);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Every call that needs a resource (memory, memfd, mmap, eventfd, epoll, socket pair, pipe, process, thread) fails
- * once. A small run is repeated with the 1st, 2nd, ... such call failing, until a run makes fewer calls than that. Each
- * time there is a clean error or a completed run, every task that was taken is final exactly once, on_exit comes
- * exactly once, and nothing is left. Then the same inside the workers.
+ * once. A small run is repeated: first the 1st such call fails, then the 2nd, and so on, until a run makes fewer calls
+ * than that. Each run must complete or end with a clean error. Every task that was taken must be final exactly once,
+ * on_exit must be called exactly once, and no resource may be left. Then the same inside the workers.
  */
 #include "base/fault.h"
 #include "crash/common.h"
@@ -219,7 +219,7 @@ static void fail_in_workers(struct shape s)
         errors += rc < 0;
         check_nothing_left(&before, n);
     }
-    printf("# %lu faults in every worker, %lu of them left none\n", most, errors);
+    printf("# %lu faults in every worker; after %lu of them no worker was left\n", most, errors);
     CHECK_GT(most, 10);
 }
 

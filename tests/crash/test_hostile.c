@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * A hostile worker: one that writes over everything it can write, at random moments, while honest workers run beside
- * it. Whatever it does, the dispatcher lives, every task is final exactly once, no honest worker pays, and what is
- * delivered for an honest worker's task is that task's answer.
+ * A hostile worker overwrites everything that it can write, at random moments, while honest workers run at the same
+ * time. Whatever it does, the dispatcher survives, every task is final exactly once, no honest worker is affected, and
+ * the result of an honest worker's task is the answer of that task.
  *
- * Each seed is a short run of its own. The hostile worker is number 0; its code, a thread and the process function
- * itself, knows the layout of the shared memory, so that it can lie plausibly (right position, wrong attempt) as well
- * as at random. It goes on being hostile in each process that replaces it.
+ * Each seed is a separate short run. The hostile worker has the number 0. Its attacks are made by a thread and by the
+ * process function itself. They use the layout of the shared memory, so they can write plausible false records (right
+ * position, wrong attempt) as well as random bytes. Each process that replaces it is hostile too.
  *
- * test_hostile --seed N replays one; --seeds N tries as many.
+ * test_hostile --seed N runs one seed; --seeds N runs N seeds.
  */
 #include <fcntl.h>
 #include <sys/eventfd.h>
@@ -28,7 +28,7 @@ static uint64_t seeds_wanted, seed_wanted = UINT64_MAX;
 struct enemy {
     struct gd_worker *w;
     struct rng r;
-    unsigned char *base; /* of the result region */
+    unsigned char *base; /* the start of the result region */
     uint64_t slots, data_offset, size;
 };
 
@@ -169,7 +169,7 @@ static void forge_twice(struct enemy *e)
     put(e, &s);
 }
 
-/* The same message about its state, again and again. */
+/* Sends the same message about its state again and again. */
 static void chatter(struct enemy *e)
 {
     static const uint8_t kinds[] = { GD__R_READY, GD__R_SETUP_FAILED, GD__R_CLEANUP_FAILED, GD__R_BYE, GD__R_STARTED };
@@ -214,7 +214,7 @@ static void attack_files(struct enemy *e)
             (void)!pwrite(fd, "boo", 3, (off_t)rng_below(&e->r, 8192));
         void *map = mmap(NULL, GD__PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (i != 1 && map != MAP_FAILED)
-            memset(map, 0xff, GD__PAGE); /* ours to read only: the test would see it */
+            memset(map, 0xff, GD__PAGE); /* workers may only read this memory; if this worked, the test would fail */
         if (i != 1)
             (void)!mprotect(e->w->port.tasks.base, GD__PAGE, PROT_READ | PROT_WRITE);
     }
@@ -246,14 +246,15 @@ static void shout(struct enemy *e)
         (void)!write(STDERR_FILENO, junk, sizeof junk);
 }
 
-/* A child that leaves the process group, so that it is not killed with us, and goes on writing for a while. */
+/* Starts a child that leaves the process group, so that it is not killed with the worker. It continues to write for a
+ * while. */
 static void haunt(struct enemy *e)
 {
     if (rng_below(&e->r, 4) != 0 || fork() != 0)
         return;
     setsid();
     signal(SIGALRM, SIG_DFL);
-    alarm(1); /* it may jam its own bell, and hang */
+    alarm(1); /* ends the child if it blocks on its own eventfd */
     const uint64_t end = now_ns() + 30 * MS;
     while (now_ns() < end) {
         chatter(e);
@@ -284,9 +285,9 @@ static void attack_some(struct enemy *e, unsigned most)
         attacks[rng_below(&e->r, COUNT_OF(attacks))](e);
 }
 
-static struct enemy enemies[2]; /* the thread's, and process's */
+static struct enemy enemies[2]; /* of the thread, and of the process function */
 
-/* At random moments, for as long as the process lives. */
+/* Attacks at random moments until the process ends. */
 static void *hostile_thread(void *arg)
 {
     struct enemy *e = arg;
@@ -321,7 +322,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
     enemies[1] = enemy_of(w, seed * 1000 + s->restarts + 500);
     gd_worker_set_user(w, &enemies[1]);
     if (rng_below(&enemies[1].r, 8) == 0)
-        attack_some(&enemies[1], 2); /* before it is even ready */
+        attack_some(&enemies[1], 2); /* before the worker is ready */
     pthread_t thread;
     if (rng_below(&enemies[1].r, 4) != 0)
         pthread_create(&thread, NULL, hostile_thread, &enemies[0]);
@@ -418,7 +419,7 @@ static void on_failure(void *user, const struct gd_report *r)
     touch(r->error, strlen(r->error));
     if (r->worker_id == HOSTILE)
         return;
-    /* On a busy machine an honest worker may be late too. Nothing else is tolerated. */
+    /* On a busy machine a task of an honest worker may time out too. Any other failure is an error. */
     if (r->failure != GD_FAILURE_TIMEOUT)
         FAIL("seed %llu: task %llu failed on worker %d as %s: %s", (unsigned long long)s->seed,
              (unsigned long long)r->task_id, r->worker_id, gd_failure_name(r->failure), r->error);
@@ -431,7 +432,7 @@ static void on_task_start(void *user, uint64_t id, int worker, unsigned attempt,
     CHECK_LT(id, s->taken);
 }
 
-/* Here too, a worker that is late in its setup or with its task is killed. */
+/* On a busy machine an honest worker may be killed because its setup or its task took too long. */
 static void on_worker_exit(void *user, int worker, int gpu, const char *why, bool given_up)
 {
     const struct siege *s = user;
@@ -440,7 +441,8 @@ static void on_worker_exit(void *user, int worker, int gpu, const char *why, boo
     if (worker == HOSTILE)
         return;
     if (given_up || !(strstr(why, "its setup took longer") || strstr(why, "did not stop at the time limit")))
-        FAIL("seed %llu: an honest worker died%s: %s", (unsigned long long)s->seed, given_up ? ", for good" : "", why);
+        FAIL("seed %llu: an honest worker died%s: %s", (unsigned long long)s->seed, given_up ? " and was given up" : "",
+             why);
 }
 
 static void on_words(void *user, int worker, int gpu, const char *words)
@@ -488,7 +490,8 @@ static uint64_t running_seed;
 static const char *volatile waits_for = "its run";
 enum { CHILDREN_TEXT = 300 };
 
-/* The first fields of its file in /proc: number, name, state. State T is a process that was stopped and forgotten. */
+/* Adds the first fields of the process's stat file in /proc: number, name, state. State T means that the process is
+ * stopped. */
 static void add_state(void *user, pid_t pid)
 {
     char *text = user, path[64], words[48] = "";
@@ -510,7 +513,7 @@ static void too_long(int signal)
     FAIL("seed %llu hangs, in %s%s", (unsigned long long)running_seed, waits_for, children);
 }
 
-/* The process that haunt() left behind has become our child, and ends by itself. */
+/* Processes that haunt() left behind have become our children. They end by themselves. */
 static void wait_for_ghosts(void)
 {
     while (waitpid(-1, NULL, 0) > 0)
@@ -529,7 +532,7 @@ static void run_seeds(uint64_t first, uint64_t step, uint64_t end)
         alarm(60 * TEST_SLOWDOWN);
         waits_for = "its run";
         run_seed(seed);
-        waits_for = "the wait for what it left";
+        waits_for = "the wait for leftover processes";
         wait_for_ghosts();
         alarm(0);
         CHECK_EQ(footprint().fds, before.fds);
@@ -545,7 +548,7 @@ TEST_WITHIN(800, a_hostile_worker_harms_only_itself)
         run_seeds(seed_wanted, 1, seed_wanted + 1);
         return;
     }
-    const uint64_t parts = 4; /* they mostly wait */
+    const uint64_t parts = 4; /* processes that share the seeds; they mostly wait */
     pid_t pids[4];
     for (uint64_t i = 0; i < parts; i++) {
         CHECK((pids[i] = fork()) >= 0);

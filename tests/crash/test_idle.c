@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Idle costs nothing: when every worker is ready and the source has nothing to give, neither the dispatcher nor a
- * worker uses CPU time. The test lets two seconds pass, since this takes time to see, and reads the CPU clock of each
- * process before and after.
+ * Idle processes use no CPU time: when every worker is ready and the source has no task, neither the dispatcher nor a
+ * worker uses CPU time. The test reads the CPU clock of each process, waits for two seconds, and reads it again.
  */
 #include <sys/eventfd.h>
 
@@ -69,8 +68,8 @@ static uint64_t cpu_ns(pid_t pid)
     return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
-/* Whether each of its threads sleeps, except the one that asks. A thread that has work but gets no processor is not
- * asleep. */
+/* Whether each thread of the process sleeps, except the calling thread. A thread that has work but gets no processor is
+ * not asleep. */
 static bool is_asleep(pid_t pid)
 {
     char path[300], text[512];
@@ -125,7 +124,7 @@ static void check_idle(const char *const *env, unsigned batch)
     o.env = env;
     o.batch_size = batch;
     o.batch_wait_us = batch > 1 ? 1000 : 0;
-    o.task_timeout_ms = 500; /* no deadline may tick while nothing runs */
+    o.task_timeout_ms = 500; /* no timer may run while no task runs */
     CHECK_EQ(gd_dispatcher_open(&i.d, &o), 0);
     CHECK_EQ(pthread_create(&thread, NULL, run, &i), 0);
     CHECK_EQ(read(i.done_fd, &one, sizeof one), sizeof one);

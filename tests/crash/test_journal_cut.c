@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The files of a journal as a kill left them, cut off at every byte of their ends. Either the journal can be opened and
- * is sound, or it is reported as damaged. No task is taken for done that was not, and a resumed run gets to its end.
+ * The files of a journal after a kill, cut off at every byte near their ends. Either the journal can be opened and is
+ * intact, or it is reported as damaged. No unfinished task counts as done, and a resumed run completes.
  */
 #include "journal.h"
 
@@ -12,7 +12,7 @@ static struct copy {
     size_t size;
 } db, wal, out;
 
-/* The page size of the database, as its first page says. */
+/* The page size of the database, from its first page. */
 static size_t page_size(void)
 {
     const unsigned char *at = (const unsigned char *)db.bytes + 16;
@@ -25,8 +25,8 @@ static size_t frame_size(void)
     return page_size() + 24;
 }
 
-/* Where the last transaction ends in the log. The writer may have been killed within the next transaction, which does
- * not count. A frame that ends a transaction contains the size of the database, the others contain 0. */
+/* The end of the last complete transaction in the log. The writer may have been killed within the next transaction,
+ * which does not count. The last frame of a transaction contains the size of the database; other frames contain 0. */
 static size_t committed_size(void)
 {
     size_t size = 0;
@@ -36,7 +36,7 @@ static size_t committed_size(void)
     return size;
 }
 
-/* The distance to the next cut. Where parts meet, every byte is tried. */
+/* The distance to the next cut. Near the boundaries of parts, every byte is tried. */
 static size_t step_at(size_t cut, size_t part, size_t step)
 {
     const size_t at = cut % part;
@@ -88,7 +88,7 @@ static void make(void)
 {
     struct job job = the_job;
     if (SANITIZED)
-        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+        SKIP("a sanitizer must be the first library, and so must the library of this test");
     job_enter(&job);
     job.preload = "kill";
     job.files = OUTPUT;
@@ -139,10 +139,10 @@ static int64_t open_and_look(const char *what, size_t size)
             FAIL("%s cut at %zu: %s (%s)", what, size, gd_error_text(), gd_error_name(rc));
         return -1;
     }
-    const int64_t n = job_committed(&the_job); /* each once, and right */
+    const int64_t n = job_committed(&the_job); /* also checks each record */
     CHECK_EQ(gd_journal_close(&j), 0);
     if (!sound())
-        FAIL("%s cut at %zu: it was opened, and is damaged", what, size);
+        FAIL("%s cut at %zu: the journal was opened, but is damaged", what, size);
     return n;
 }
 
@@ -218,10 +218,10 @@ TEST(something_else)
 {
     job_enter(&the_job);
     job_reset();
-    put(JOURNAL, "this is no journal at all, but a text of some length that nobody wants to lose\n", 79);
+    put(JOURNAL, "this is a text of the user and not a journal, so it must not be overwritten...\n", 79);
     struct job job = the_job;
     CHECK_EQ(job_run(&job), 255);
-    CHECK_CONTAINS(job_words(), JOURNAL);
+    CHECK_CONTAINS(job_message(), JOURNAL);
     size_t size;
     char *text = job_read(JOURNAL, &size);
     CHECK_EQ(size, 79);

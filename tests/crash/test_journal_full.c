@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * A disk that is full or broken from some write on, or a directory that can't be written to. The run ends with 255 and
- * an error message that names the file. No task that was reported as done is lost, and when there is room again the
- * rest is done.
+ * A disk that becomes full or fails at some write, or a directory that can't be written to. The run ends with 255 and
+ * an error message that names the file. No task that was reported as done is lost. When there is room again, a resumed
+ * run does the rest.
  */
 #include "journal.h"
 
 static void need_preload(void)
 {
     if (SANITIZED)
-        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+        SKIP("a sanitizer must be the first library, and so must the library of this test");
 }
 
-/* Fails from every step-th call on, until a run gets through. */
+/* Repeats the run with failures from call 1 on, from call 1 + step on, and so on, until a run succeeds. */
 static void fail_from_every_call(struct job job, const char *how, const char *files, const char *words, long step)
 {
     char what[100];
@@ -28,11 +28,11 @@ static void fail_from_every_call(struct job job, const char *how, const char *fi
             break;
         }
         snprintf(what, sizeof what, "%s from call %ld on", how, job.at);
-        /* The last calls only empty the log: the run does not need them. */
+        /* The last calls only empty the log. The run succeeds without them. */
         if (status != 255 && (status != (int)job_bad(&job) || job_committed(&job) != (int64_t)job.n))
-            FAIL("%s: ended with %d, %lld kept: %s", what, status, (long long)job_committed(&job), job_words());
+            FAIL("%s: ended with %d, %lld kept: %s", what, status, (long long)job_committed(&job), job_message());
         if (status == 255)
-            CHECK_CONTAINS(job_words(), words);
+            CHECK_CONTAINS(job_message(), words);
         job_resume_and_check(job, what);
     }
     CHECK_GT(job.at, 3);
@@ -73,7 +73,7 @@ TEST(a_missing_directory)
     const struct job job = { .n = 3 };
     job_enter(&job);
     CHECK_EQ(job_run(&job), 255);
-    CHECK_CONTAINS(job_words(), "cannot create the journal: the directory kept does not exist");
+    CHECK_CONTAINS(job_message(), "cannot create the journal: the directory kept does not exist");
     CHECK_EQ(job_lines("log"), 0);
 }
 
@@ -91,7 +91,7 @@ TEST(a_directory_that_is_read_only)
         close(fd);
     }
     CHECK_EQ(job_run(&job), 255);
-    CHECK_CONTAINS(job_words(), "kept"); /* the directory, or the journal in it */
+    CHECK_CONTAINS(job_message(), "kept"); /* the directory, or the journal in it */
     CHECK_EQ(job_lines("log"), 0);
 }
 

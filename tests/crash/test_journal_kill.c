@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run with a journal, killed (SIGKILL) at every write: to the journal, to --output, to --results; before the write or
- * in the middle of it. Each time it is resumed and must end as if it had not been killed.
+ * A run with a journal is killed (SIGKILL) at every write to the journal, to --output and to --results, before the
+ * write or in the middle of it. Each time it is resumed and must end as if it had not been killed.
  */
 #include "journal.h"
 
 static void need_preload(void)
 {
     if (SANITIZED)
-        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+        SKIP("a sanitizer must be the first library, and so must the library of this test");
 }
 
-/* Kills at every step-th write to those files, until a run gets through. Returns the number of kills. */
+/* Kills at every step-th write to these files, until a run ends without a kill. Returns the number of kills. */
 static long kill_at_every_write(struct job job, const char *how, const char *files, long step)
 {
     char what[100];
@@ -27,7 +27,7 @@ static long kill_at_every_write(struct job job, const char *how, const char *fil
             break;
         }
         if (status != 128 + SIGKILL)
-            FAIL("%s at write %ld ended with %d: %s", how, job.at, status, job_words());
+            FAIL("%s at write %ld ended with %d: %s", how, job.at, status, job_message());
         snprintf(what, sizeof what, "%s at write %ld", how, job.at);
         job_resume_and_check(job, what);
     }
@@ -73,7 +73,7 @@ TEST_WITHIN(600, within_every_write_of_the_results)
     kill_at_every_write((struct job){ .n = 8, .results = true }, "torn", "/kept/R/", 1);
 }
 
-/* --- a run that runs the failed ones again -------------------------------------------------- */
+/* --- a run that retries failed tasks ---------------------------------------------------------- */
 
 /* Kills at every write of a run in which failed tasks now succeed. However it ends, each input has one record. */
 TEST_WITHIN(600, at_every_write_of_a_run_that_retries)
@@ -92,13 +92,13 @@ TEST_WITHIN(600, at_every_write_of_a_run_that_retries)
         CHECK_EQ(status, 128 + SIGKILL);
         struct job last = again;
         last.preload = NULL;
-        last.resume = "--resume"; /* which runs nothing, and leaves one record of each */
+        last.resume = "--resume"; /* runs nothing, and leaves one record of each input */
         if (job_run(&last) > 101)
-            FAIL("killed at write %ld, then: %s", again.at, job_words());
+            FAIL("killed at write %ld, then: %s", again.at, job_message());
         CHECK_EQ(job_lines(OUTPUT), last.n);
         last.resume = "--retry-failed";
         if (job_run(&last) != 0)
-            FAIL("killed at write %ld, then: %s", again.at, job_words());
+            FAIL("killed at write %ld, then: %s", again.at, job_message());
         job_check_integrity();
         CHECK_EQ(job_committed(&last), last.n);
         CHECK_EQ(job_check_output(&last), last.n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A job of 20,000 tasks is killed 200 times (SIGKILL), at moments spread over the whole job, and resumed each time. In
- * the end every input is final once, and no task that was in the journal was run again. A moment is reached when the
- * log of the workers has a certain number of entries. It is drawn anew each time, so that the remaining tasks are
- * spread evenly over the remaining kills.
+ * the end every input is final once, and no task that was in the journal was run again. A kill comes when the log of
+ * the workers has a certain number of entries. This number is chosen again for each kill, so that the remaining tasks
+ * are spread evenly over the remaining kills.
  */
 #include "journal.h"
 
@@ -37,7 +37,8 @@ static void await(int watch, pid_t pid, off_t size)
     close(ended);
 }
 
-/* Tasks that the journal held at a kill are not run again. Returns how many lines the log must have in the end. */
+/* Tasks that were in the journal at a kill are not run again. So these counts determine how many lines the log must
+ * have in the end. */
 struct tally {
     uint64_t logged;
     int64_t committed;
@@ -53,7 +54,7 @@ static void run_to_the_end(const struct tally *before)
 {
     const int status = job_run(&the_job);
     if (status > 101)
-        FAIL("the last run ended with %d: %s", status, job_words());
+        FAIL("the last run ended with %d: %s", status, job_message());
     job_check_integrity();
     CHECK_EQ(job_committed(&the_job), the_job.n);
     CHECK_EQ(job_check_output(&the_job), the_job.n);
@@ -78,7 +79,7 @@ static int kill_and_resume(struct rng *rng, int kills, int *fruitful)
         await(watch, pid, log_size() + bytes);
         kill(pid, SIGKILL);
         if (job_wait(pid) != 128 + SIGKILL)
-            break; /* the job was done before */
+            break; /* the job was done before the kill */
         const struct tally now = tally();
         CHECK_GE(now.committed, t.committed);
         *fruitful += now.committed > t.committed;
@@ -98,7 +99,7 @@ TEST_WITHIN(600, killed_200_times)
     job_enter(&the_job);
     for (; killed < kills; jobs++)
         killed += kill_and_resume(&rng, kills - killed, &fruitful);
-    printf("killed %d times in %d jobs, %d of them after more had been kept\n", killed, jobs, fruitful);
+    printf("killed %d times in %d jobs, %d times after new records had been written\n", killed, jobs, fruitful);
     CHECK_GT(fruitful, kills / 10);
 }
 

@@ -122,7 +122,7 @@ struct run {
     struct ledger ledger;
     uint64_t tasks, taken, succeeded, timeouts, failed, charged;
     unsigned setup_failures, exits, ends;
-    struct gd_report last_failure; /* its pointers are no longer valid */
+    struct gd_report last_failure; /* a copy whose pointers are no longer valid */
     char words[512];
     uint64_t last_final, longest_gap;
     uint64_t by_worker[16];
