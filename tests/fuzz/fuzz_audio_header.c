@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Headers of audio files over arbitrary bytes. Input: a byte that says how the rest is shown (all of it, a beginning
- * and an end, a file that is said to be longer or shorter), then the file. Checked:
+ * Reads headers of audio files from arbitrary bytes. The first byte of an input chooses how the rest is passed: all of
+ * it, only its beginning and end, or with a file size that is too large or too small. The rest is the file. Checks:
  *
- *   - no byte is read that was not given (ASan; each part has an allocation of its own)
- *   - what is told is a time that can be, and of a known format
+ *   - no byte outside the given parts is read (ASan sees it, because each part has its own allocation)
+ *   - the reported duration is possible, and the format is known
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gd_command_read() over arbitrary bytes: what it points to lies inside them.
+ * gd_command_read() with arbitrary bytes: its pointers stay inside these bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What people and schedulers write: device specs, CUDA_VISIBLE_DEVICES and its like, lists of CPUs, GPU_DISPATCH_SIM.
- * The first byte of an input says which; the rest is the text.
+ * Text that users and schedulers write: device specs, variables such as CUDA_VISIBLE_DEVICES, lists of CPUs,
+ * GPU_DISPATCH_SIM. The first byte of an input chooses one of these. The rest is the text.
  */
 #include <gpu_dispatch/devices.h>
 #include <stdint.h>
@@ -38,7 +38,7 @@ static void try_spec(const char *text)
         MUST(gd_devices_get(list, i, &d) == 0);
         ids[i] = d.id;
     }
-    MUST(gd_devices_validate(list, ids, n) == 0); /* no number twice */
+    MUST(gd_devices_validate(list, ids, n) == 0); /* fails if a number is there twice */
     gd_devices_close(&list);
     unsetenv(GD__ENV_SIM);
 }

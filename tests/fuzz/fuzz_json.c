@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a JSON text, as the line of a program, and as an input. Nothing is read past the end, a value that is
- * found lies within the text and is valid by itself, and a string that was written gives its bytes back.
+ * Any bytes as a JSON text, as a line of a program, and as an input. Nothing is read past the end. A value that is
+ * found is inside the text and is valid by itself. A string that was written as JSON is read back with the same bytes.
  */
 #include <stdint.h>
 #include <stdlib.h>

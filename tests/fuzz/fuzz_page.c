@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * An observer against arbitrary bytes in the page that it reads: whatever they are, it comes to an end, and what it
- * gives is terminated and within bounds. The input is a script over a good page: each step writes some bytes at some
- * offset (of the parts that steer the reader, mostly), cuts the file short, or lets the observer look.
+ * An observer reads a page with arbitrary bytes. Whatever they are, each read ends, and its results are terminated and
+ * within bounds. The input is a script that changes a valid page. Each step writes some bytes at an offset (mostly in
+ * the parts that control the reader), truncates the file, or lets the observer read.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static void look(struct gd_observer *o)
     }
 }
 
-/* A place from one byte for which part and two for where in it. */
+/* An offset in the page. One byte chooses the part, two bytes choose the position in it. */
 static size_t place(const uint8_t *step)
 {
     const size_t parts[] = { 0,          plan.live,    plan.sequences, plan.run, plan.workers, plan.devices,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Templates over arbitrary words and arguments. Input: a byte of flags, the words with a NUL behind each up to an empty
- * one, and the rest is the payload. Checked:
+ * Templates of arbitrary words, with arbitrary arguments. An input is a byte of flags, then words that each end with a
+ * NUL, up to an empty word. The rest is the payload. Checks:
  *
- *   - opening, filling and checking one crash on nothing
- *   - the words that are made without a shell are those that a shell makes of the line: of a plain template's line only
- *     blanks and quotes are left for it to read
+ *   - opening, filling and checking a template never crashes
+ *   - the words that are made without a shell are the same as those that a shell makes of the line. The line of a plain
+ *     template has only blanks and quotes for a shell to interpret.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *words[MOST_WORDS + 1] = { NULL };
     if (size < 1)
         return 0;
-    char *text = malloc(size + 1); /* a NUL behind it all */
+    char *text = malloc(size + 1); /* with a NUL at the end */
     MUST(text != NULL);
     memcpy(text, data, size);
     text[size] = '\0';
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int n = 0; at < size && n < MOST_WORDS; n++) {
         const char *word = text + at;
         at += strlen(word) + 1;
-        if (!*word && !(data[0] & 2)) /* with that flag an empty word is one */
+        if (!*word && !(data[0] & 2)) /* with this flag an empty word is a word, not the end */
             break;
         words[n] = word;
     }

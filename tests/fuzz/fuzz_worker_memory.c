@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Everything that the dispatcher reads from a worker's memory, against arbitrary bytes in it.
+ * The dispatcher reads the memory of workers that contains arbitrary bytes.
  *
- * The real reading code (records.c, channel.h) and the real scheduler run over two workers whose result regions are
- * plain memory of exactly their size, so that a sanitizer sees a read beside it. The input is a script: it writes bytes
- * and half-true records into the regions, lets the dispatcher look, lets time pass, lets workers die. Checked are:
+ * The real reading code (records.c, channel.h) and the real scheduler run with two workers. Their result regions are
+ * plain memory of exactly the right size, so that a sanitizer detects a read outside. The input is a script. It writes
+ * bytes and partly correct records into the regions, lets the dispatcher read them, lets time pass, and lets workers
+ * die. Checks:
  *
- *   - what is delivered lies inside the region or the record's copy, and is readable to its last byte
- *   - a success is accepted only from a record that names the task at the head of that worker's window, its number and
- *     the attempt that it was handed as (here looked up in the region itself and in our own list of what was handed)
- *   - every task is delivered exactly once by the end, whatever the workers said
+ *   - delivered data is inside the region or inside the copy of the record, and is readable to its last byte
+ *   - a success is accepted only from a record with the right position, task number and attempt: those of the task at
+ *   the
+ *     head of the worker's window (compared with the region itself and with this test's own list of assigned tasks)
+ *   - every task is delivered exactly once by the end, whatever the workers wrote
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +40,7 @@ struct world {
     struct gd__seat seats[N_WORKERS];
     unsigned live[N_WORKERS];
     int gpu_ids[N_WORKERS];
-    bool dying[N_WORKERS]; /* killed or stopped: will be told to have ended */
+    bool dying[N_WORKERS]; /* killed or stopped: its end will be reported */
     unsigned finals[MOST_TASKS];
     const uint8_t *input;
     size_t left;
@@ -115,7 +117,7 @@ static void abandon(void *ctx, unsigned w)
     close_memory(&x->seats[w].channel);
 }
 
-/* The record that is being read, as it stands in the region: it can only be the last one taken. */
+/* Checks the record that is being read, in the region itself. It can only be the last record that was taken. */
 static void check_accepted(struct world *x, const struct gd__task *t, const struct gd__outcome *o)
 {
     const struct gd__channel *c = &x->seats[o->worker].channel;
@@ -199,7 +201,7 @@ static uint64_t take(struct world *x, unsigned bytes)
     return v;
 }
 
-/* The worker that the script speaks of, if it has a process. */
+/* The worker that the script chooses, if it has a process. */
 static struct gd__seat *take_seat(struct world *x)
 {
     struct gd__seat *seat = &x->seats[take(x, 1) % N_WORKERS];
@@ -217,7 +219,7 @@ static void write_bytes(struct world *x)
     }
 }
 
-/* One of the header's counters, near what it should be or anything. */
+/* Writes one of the header's counters: a value near the right one, or any value. */
 static void write_counter(struct world *x)
 {
     struct gd__seat *seat = take_seat(x);
@@ -231,7 +233,7 @@ static void write_counter(struct world *x)
     atomic_store(counters[which % 5], value + around);
 }
 
-/* The record that an honest worker would write next, but for what the script changes. */
+/* Writes the record that a correct worker would write next, with the changes of the script. */
 static void write_record(struct world *x)
 {
     struct gd__seat *seat = take_seat(x);
@@ -401,7 +403,7 @@ static void open_world(struct world *x, const uint8_t *data, size_t size)
     gd__sched_start(&x->d.sched, x->d.now);
 }
 
-/* All workers die, again and again, until the run is over. */
+/* Lets all workers die again and again until the run is over. */
 static void finish(struct world *x)
 {
     struct gd__sched *s = &x->d.sched;
@@ -431,7 +433,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_world(&x, data, size);
     while (x.left > 0) {
         steps[take(&x, 1) % (sizeof steps / sizeof *steps)](&x);
-        for (unsigned i = 0; i < N_WORKERS; i++) /* what was killed is dead by the next step but one, sometimes */
+        for (unsigned i = 0; i < N_WORKERS; i++) /* a killed worker dies some steps later */
             if (x.seats[i].live && x.dying[i] && x.left % 3 == 0)
                 bury(&x, &x.seats[i]);
     }

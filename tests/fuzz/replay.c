@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs a libFuzzer target over the files of its corpus, without libFuzzer: so that every input that once taught us
- * something is an ordinary test, under any compiler. A crash in the target is the failure; support/test.h gives each
- * file a process of its own, under the file's name.
+ * Runs a libFuzzer target with the files of its corpus, without libFuzzer. So every input that once found an error is
+ * an ordinary test, with any compiler. A crash of the target is a failure. Each file is a test case with the file's
+ * name, and runs in its own process (support/test.h).
  *
  * usage: replay_<name> CORPUS_DIR
  */
@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char *replay_path; /* of the case that runs now */
+static const char *replay_path; /* the file of the current test case */
 
 static void replay(void)
 {
@@ -22,7 +22,7 @@ static void replay(void)
     long size = ftell(f);
     CHECK(size >= 0);
     rewind(f);
-    /* Exactly as large as the file, so that ASan sees a read past it. */
+    /* Exactly as large as the file, so that ASan detects a read past its end. */
     uint8_t *data = malloc(size > 0 ? (size_t)size : 1);
     CHECK(data != NULL);
     CHECK_EQ(fread(data, 1, (size_t)size, f), size);

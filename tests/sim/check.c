@@ -1,6 +1,6 @@
-/* What must hold at each effect, after every event, and at the end. The simulator keeps its own account of every task
- * (struct sim_task): which results it had, and which deaths it is charged with by the rule at the top of sched.h. The
- * scheduler must come to the same verdicts. */
+/* The conditions that must hold at each effect, after every event, and at the end. The simulator keeps its own account
+ * of every task (struct sim_task): its results, and the deaths that it is charged with by the rule at the top of
+ * sched.h. The scheduler must come to the same verdicts. */
 #include <signal.h>
 
 #include "sim.h"
@@ -14,7 +14,7 @@ static bool on_time(const struct sim *s)
 
 /* --- effects --- */
 
-/* How many tasks a worker may be handed: as many as set, or two batches and as many short tasks as take 200 us. */
+/* How many tasks a worker may have: as many as configured, or two batches and as many short tasks as take 200 us. */
 static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -39,25 +39,25 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
     SIM_MUST(s, length <= worker->target && length <= most_handed(s, worker), "worker %u is handed %llu at once", w,
              LLU(length));
     SIM_MUST(s, s->tasks[t->id].delivered == 0, "task %llu assigned after its end", LLU(t->id));
-    SIM_MUST(s, !s->tasks[t->id].held, "task %llu assigned though it is done", LLU(t->id));
-    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id) && t->payload[3] == 3, "task %llu has another's payload",
-             LLU(t->id));
+    SIM_MUST(s, !s->tasks[t->id].held, "task %llu assigned after it was done", LLU(t->id));
+    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id) && t->payload[3] == 3,
+             "task %llu has the payload of another task", LLU(t->id));
     SIM_MUST(s, attempt == t->attempt + 1, "task %llu: attempt %u after %u", LLU(t->id), attempt, t->attempt);
     SIM_MUST(s, t->batch >= 1 && t->batch <= s->plan.config.batch_size && t->batch <= worker->batch_limit,
              "task %llu in a batch of %u", LLU(t->id), t->batch);
     SIM_MUST(s, t->solo == s->tasks[t->id].suspect, "task %llu: suspect %d, solo %d", LLU(t->id),
              s->tasks[t->id].suspect, t->solo);
-    SIM_MUST(s, t->solo || s->sched.solo.count == 0, "task %llu goes before a suspect that waits", LLU(t->id));
+    SIM_MUST(s, t->solo || s->sched.solo.count == 0, "task %llu is assigned while a suspect waits", LLU(t->id));
     SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
 }
 
-/* A moment before everything stood still, as if it had not. */
+/* Moves a time before the freeze by the length of the freeze. */
 static uint64_t thawed(const struct sim *s, uint64_t at)
 {
     return s->frozen_at && at <= s->frozen_at ? at + s->plan.freeze_ns : at;
 }
 
-/* When the task at head must be asked to stop. */
+/* When the task at the head of the window must be cancelled. */
 static uint64_t cancel_time(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
@@ -66,7 +66,7 @@ static uint64_t cancel_time(const struct sim *s, unsigned w)
     return thawed(s, begin) + s->plan.config.task_timeout_ns;
 }
 
-/* Whether the time of its start is known exactly: not so while the result of the head is on its way. */
+/* Whether the start time of the head is known exactly. It is not while the result of the head is on its way. */
 static bool head_is_running(const struct sim *s, unsigned w)
 {
     const uint64_t head = s->sched.workers[w].head;
@@ -91,8 +91,8 @@ static void check_timeout_kill(struct sim *s, unsigned w)
 {
     const struct proc *p = &s->procs[w];
     const uint64_t due = p->cancelled_at + s->plan.config.cancel_grace_ns;
-    SIM_MUST(s, p->cancelled_at > 0, "worker %u killed for a timeout without being asked to stop", w);
-    /* With late ticks the grace may count from the deadline itself. */
+    SIM_MUST(s, p->cancelled_at > 0, "worker %u killed for a timeout without a cancel before", w);
+    /* If ticks are late, the grace period may begin at the deadline itself. */
     SIM_MUST(s, !on_time(s) || s->now == due, "worker %u: killed %lld ns from deadline + grace", w,
              (long long)(s->now - due));
 }
@@ -131,7 +131,7 @@ bool sim_is_stop_signal(int signal)
     return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }
 
-/* Whether a death must be without consequence for as long as a stop may be on its way. */
+/* Whether a death must not be judged yet, because a stop of the whole run may be on its way. */
 static bool must_wait(const struct sim *s, unsigned w, const struct gd__death *d)
 {
     const unsigned state = s->sched.workers[w].state;
@@ -148,16 +148,16 @@ void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash)
     task->for_crash = for_crash;
 }
 
-/* The verdict was passed: it must have been time, and no stop may have come. */
+/* A verdict that was put off is given. Its time must have come, and the run must not be stopping. */
 static void settle_put_off(struct sim *s, const struct gd__task *t)
 {
     struct sim_task *task = &s->tasks[t->id];
     if (task->put_off == 0)
         return;
-    const bool parked = t->state == GD__TASK_PARKED; /* judged some time ago, it has waited for its turn */
+    const bool parked = t->state == GD__TASK_PARKED; /* it was judged before, and has waited for its turn */
     SIM_MUST(s, on_time(s) && !parked ? s->now == task->put_off : s->now >= task->put_off,
-             "task %llu was judged %lld ns from when it should be", LLU(t->id), (long long)(s->now - task->put_off));
-    SIM_MUST(s, parked || !s->sched.stopping, "task %llu was judged though a stop has come", LLU(t->id));
+             "task %llu was judged %lld ns from the right time", LLU(t->id), (long long)(s->now - task->put_off));
+    SIM_MUST(s, parked || !s->sched.stopping, "task %llu was judged although the run is stopping", LLU(t->id));
     task->put_off = 0;
     if (task->for_crash)
         task->charges++;
@@ -191,7 +191,7 @@ static void blame(struct sim *s, unsigned w, uint64_t n, const struct gd__death 
         const struct gd__task *t = gd__sched_head(&s->sched, w);
         charge(s, w, t, d);
         SIM_MUST(s, !p->poisoned || p->lying || sim_task_kind(s, t->id) == TASK_POISON,
-                 "task %llu is charged with a death that was another's doing", LLU(t->id));
+                 "task %llu is charged with a death that another task caused", LLU(t->id));
     }
     for (uint64_t i = 0; n > 1 && i < n; i++) {
         struct sim_task *t = &s->tasks[gd__sched_at(&s->sched, w, worker->head + i)->id];
@@ -215,8 +215,8 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
         blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0, d);
         return;
     }
-    /* A task that was asked to stop has timed out if it had begun. For a process that will not die that is unknown.
-     * Each task of a batch is suspect, and later tasks are innocent. */
+    /* A task that was cancelled has timed out if it had begun. That is unknown for a process that does not die. Each
+     * task of a batch is suspect, and later tasks are innocent. */
     if (started <= worker->head && !s->procs[w].abandoned)
         return;
     for (uint64_t i = worker->head; i < worker->cancel_below; i++) {
@@ -267,7 +267,7 @@ static bool may_end_so(const struct sim *s, const struct sim_task *t, const stru
 
 void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__outcome *o)
 {
-    SIM_MUST(s, t->id < s->taken, "task %llu delivered, which never was", LLU(t->id));
+    SIM_MUST(s, t->id < s->taken, "task %llu delivered, but it does not exist", LLU(t->id));
     struct sim_task *task = &s->tasks[t->id];
     SIM_MUST(s, task->delivered++ == 0, "task %llu delivered twice", LLU(t->id));
     SIM_MUST(s, !s->plan.config.ordered || t->id == s->next_in_order, "task %llu delivered before %llu", LLU(t->id),
@@ -275,7 +275,8 @@ void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__out
     s->next_in_order++;
     if (o->failure != GD_FAILURE_CANCELLED && o->failure != GD_FAILURE_NO_WORKER)
         settle_put_off(s, t);
-    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id), "task %llu ends with another's payload", LLU(t->id));
+    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id), "task %llu ends with the payload of another task",
+             LLU(t->id));
     SIM_MUST(s, may_end_so(s, task, o),
              "task %llu must not end as failure %d (charges %u, errors %u, timeouts %u, last result %d)", LLU(t->id),
              o->failure, task->charges, task->errors, task->timeouts, task->last);
@@ -298,7 +299,7 @@ void check_before_pump(struct sim *s)
         s->tasks[s->sched.tasks[s->sched.by_size[i]].id].deal = s->deals;
 }
 
-/* What has just been dealt to a worker lies in its queue from the largest to the smallest. */
+/* Tasks that were just given to a worker by size are in its queue from the largest to the smallest. */
 static void check_dealt(struct sim *s, const struct gd__list *l)
 {
     uint64_t last = UINT64_MAX;
@@ -318,22 +319,22 @@ static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int hom
 {
     SIM_MUST(s, slot < s->sched.n_slots, "%s holds slot %u", where, slot);
     const struct gd__task *t = &s->sched.tasks[slot];
-    SIM_MUST(s, t->id < s->taken, "%s holds task %llu, which never was", where, LLU(t->id));
+    SIM_MUST(s, t->id < s->taken, "%s has task %llu, which does not exist", where, LLU(t->id));
     struct sim_task *task = &s->tasks[t->id];
     SIM_MUST(s, t->state == state, "task %llu in %s has state %u", LLU(t->id), where, t->state);
     SIM_MUST(s, task->seen != s->round, "task %llu is in two places, one is %s", LLU(t->id), where);
     SIM_MUST(s, task->delivered == 0, "task %llu in %s has been delivered", LLU(t->id), where);
     SIM_MUST(s, home == -2 || t->home == home, "task %llu in %s has home %d", LLU(t->id), where, t->home);
     SIM_MUST(s, task->charges < s->plan.config.crash_limit || state == GD__TASK_PARKED,
-             "task %llu lives on with %u charges", LLU(t->id), task->charges);
+             "task %llu is not final after %u charges", LLU(t->id), task->charges);
     SIM_MUST(s, failed_tries(s, task) <= s->plan.config.retries || state == GD__TASK_PARKED,
-             "task %llu lives on after %u errors and %u timeouts", LLU(t->id), task->errors, task->timeouts);
+             "task %llu is not final after %u errors and %u timeouts", LLU(t->id), task->errors, task->timeouts);
     SIM_MUST(s, task->timeouts == 0 || s->plan.config.retry_timeouts || state == GD__TASK_PARKED,
-             "task %llu lives on though it timed out", LLU(t->id));
+             "task %llu is not final although it timed out", LLU(t->id));
     SIM_MUST(s, (t->verdict != GD__VERDICT_NONE) == (task->put_off != 0) || state == GD__TASK_PARKED,
-             "task %llu in %s: a verdict waits, or does not", LLU(t->id), where);
+             "task %llu in %s: scheduler and simulator disagree whether a verdict is put off", LLU(t->id), where);
     SIM_MUST(s, !s->sched.stopping || state == GD__TASK_HANDED || state == GD__TASK_PARKED,
-             "task %llu is in %s though the run is being ended", LLU(t->id), where);
+             "task %llu is in %s although the run is stopping", LLU(t->id), where);
     task->seen = s->round;
     s->walked++;
 }
@@ -357,13 +358,12 @@ static void walk_window(struct sim *s, unsigned w, uint64_t *running)
     for (uint64_t p = worker->head; p < worker->tail; p++) {
         const uint32_t slot = worker->window[p & sched->window_mask];
         see(s, slot, GD__TASK_HANDED, -2, "a window");
-        SIM_MUST(s, sched->tasks[slot].worker == (int)w, "task %llu does not know its worker",
-                 LLU(sched->tasks[slot].id));
+        SIM_MUST(s, sched->tasks[slot].worker == (int)w, "task %llu has another worker", LLU(sched->tasks[slot].id));
     }
     *running += gd__min64(worker->tail - worker->head, s->plan.config.batch_size);
 }
 
-/* Every task in one state and in one place. */
+/* Checks that every task has one state and is in one place. */
 static void walk(struct sim *s)
 {
     const struct gd__sched *sched = &s->sched;
@@ -395,7 +395,7 @@ static void walk(struct sim *s)
              LLU(sched->outstanding));
 }
 
-/* --- who is served --- */
+/* --- idle workers and waiting tasks --- */
 
 /* When the task of this list that has waited longest began to wait. */
 static uint64_t oldest(const struct gd__sched *sched, const struct gd__list *l)
@@ -407,7 +407,7 @@ static uint64_t oldest(const struct gd__sched *sched, const struct gd__list *l)
     return since;
 }
 
-/* Whether tasks of this list are rightly held back for a fuller batch: none has waited long enough. */
+/* Whether it is correct that tasks of this list wait for a fuller batch: no task has waited long enough. */
 static bool held_back(const struct sim *s, const struct gd__sched_worker *worker, const struct gd__list *l)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -416,7 +416,7 @@ static bool held_back(const struct sim *s, const struct gd__sched_worker *worker
     if (l->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
         return false;
     const uint64_t until = oldest(sched, l) + c->batch_wait_ns;
-    return until > s->now && gd__sched_deadline(sched) <= until; /* and the scheduler will look again */
+    return until > s->now && gd__sched_deadline(sched) <= until; /* and the scheduler has a timer for that */
 }
 
 static bool waits_for_gap(const struct sim *s)
@@ -433,19 +433,19 @@ static void check_idle(struct sim *s, unsigned w)
     SIM_MUST(s, sched->solo.count == 0, "worker %u is idle while a suspect waits", w);
     SIM_MUST(s, sched->by_size_count == 0, "worker %u is idle while tasks wait to be dealt", w);
     SIM_MUST(s, sched->backlog.count == 0 || held_back(s, worker, &sched->backlog),
-             "worker %u is idle beside a backlog of %llu", w, LLU(sched->backlog.count));
+             "worker %u is idle while the backlog has %llu tasks", w, LLU(sched->backlog.count));
     SIM_MUST(s, worker->placed.count == 0 || held_back(s, worker, &worker->placed),
              "worker %u is idle while tasks placed on it wait", w);
 }
 
-/* Tasks that a worker holds but has not claimed, beyond its first batch. */
+/* The number of tasks that a worker has but has not claimed, beyond its first batch. */
 static uint64_t spare(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const bool ready = worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING;
     if (!ready || worker->tail - worker->head < 2)
         return 0;
-    /* So little work, going by the past, that it stays where it is; until its first task turns out to be a long one. */
+    /* Judging by earlier tasks, this is so little work that it is not moved, unless the first task takes long. */
     const uint64_t length = worker->tail - worker->head;
     if (worker->mean_ns > 0 && worker->mean_ns * length < GD__SHARE_NS && worker->head_since + GD__SHARE_NS > s->now)
         return 0;
@@ -473,11 +473,13 @@ static void check_workers(struct sim *s)
     }
     SIM_MUST(s, s->plan.config.setup_jobs == 0 || starting <= s->plan.config.setup_jobs, "%u workers set up at once",
              starting);
-    SIM_MUST(s, starting == sched->n_starting && ready == sched->n_ready, "%u workers starting and %u ready: not so",
-             sched->n_starting, sched->n_ready);
-    SIM_MUST(s, s->plan.config.n_workers - out == sched->n_alive, "%u workers alive: not so", sched->n_alive);
+    SIM_MUST(s, starting == sched->n_starting && ready == sched->n_ready,
+             "the scheduler's counts of workers are wrong: %u starting, %u ready", sched->n_starting, sched->n_ready);
+    SIM_MUST(s, s->plan.config.n_workers - out == sched->n_alive,
+             "the scheduler's count of living workers is wrong: %u", sched->n_alive);
     if (s->plan.config.placement == GD_PLACE_DYNAMIC && sched->backlog.count == 0 && idle != UINT32_MAX)
-        SIM_MUST(s, rich == UINT32_MAX, "worker %u is idle while %u holds tasks it has not claimed", idle, rich);
+        SIM_MUST(s, rich == UINT32_MAX, "worker %u is idle while worker %u has tasks that it has not claimed", idle,
+                 rich);
 }
 
 static void check_deadlines(struct sim *s)
@@ -499,9 +501,10 @@ void check_after_event(struct sim *s)
     const uint64_t bound = sched->finals + sched->running + sched->config.queue_size;
     s->peak_slots = gd__max64(s->peak_slots, sched->outstanding);
     s->peak_allowed = gd__max64(s->peak_allowed, bound);
-    SIM_MUST(s, sched->allowed >= bound, "the source may take %llu, should %llu", LLU(sched->allowed), LLU(bound));
-    SIM_MUST(s, sched->allowed <= s->peak_allowed, "the source may take %llu, at most %llu", LLU(sched->allowed),
-             LLU(s->peak_allowed));
+    SIM_MUST(s, sched->allowed >= bound, "the source may give %llu tasks, but %llu should be allowed",
+             LLU(sched->allowed), LLU(bound));
+    SIM_MUST(s, sched->allowed <= s->peak_allowed, "the source may give %llu tasks, but at most %llu are allowed",
+             LLU(sched->allowed), LLU(s->peak_allowed));
     SIM_MUST(s, s->taken == sched->finals + sched->outstanding, "%llu taken, %llu final, %llu outstanding",
              LLU(s->taken), LLU(sched->finals), LLU(sched->outstanding));
     if (s->handled % s->plan.check_every != 0)
@@ -529,15 +532,15 @@ void check_end(struct sim *s)
                  n->timeouts == s->results[GD_FAILURE_TIMEOUT],
              "the counts are wrong: %llu %llu %llu %llu", LLU(n->taken), LLU(n->completed), LLU(n->failed),
              LLU(n->timeouts));
-    SIM_MUST(s, n->setup_failures == s->setup_failures_told, "%llu setup failures, %llu told", LLU(n->setup_failures),
-             LLU(s->setup_failures_told));
+    SIM_MUST(s, n->setup_failures == s->setup_failures_told, "%llu setup failures, %llu reported",
+             LLU(n->setup_failures), LLU(s->setup_failures_told));
     SIM_MUST(s, s->spawns <= s->first_spawns + n->restarts, "%llu restarts of %llu", LLU(s->spawns - s->first_spawns),
              LLU(n->restarts));
     for (unsigned w = 0; w < s->plan.config.n_workers; w++)
         SIM_MUST(s,
                  (sched->end != GD__END_SETUP && sched->end != GD__END_NO_WORKERS) ||
                      s->device_out[sched->workers[w].device],
-                 "no worker is left, and nobody was told of the device of worker %u", w);
+                 "no worker is left, but the device of worker %u was not reported as out of use", w);
     const bool natural = !s->plan.shutdown_at && !s->plan.abort_at && sched->end == GD__END_NATURAL;
     SIM_MUST(s, !natural || s->plan.source_cut_at || s->taken == s->plan.n_tasks, "only %llu tasks were taken",
              LLU(s->taken));

@@ -1,8 +1,8 @@
-/* Draws a configuration and a plan of misfortunes from a seed.
+/* Makes a configuration and a plan of faults from a seed.
  *
- * Most seeds are small: a few workers and tasks, where odd combinations are dense and a trace can be read. Some are
- * large, because lists, bit sets and rings have edges that small runs never reach. Each kind of misfortune is absent
- * from many seeds, so that no kind hides another.
+ * Most runs are small. With a few workers and tasks, unusual combinations are frequent, and a trace is short enough to
+ * read. Some runs are large, because lists, bit sets and rings have limits that small runs never reach. Each kind of
+ * fault is absent from many seeds, so that no kind hides another.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static bool one_in(uint64_t *r, uint64_t n)
     return sim_below(r, n) == 0;
 }
 
-/* Small numbers far more often than large ones. */
+/* A random number. Small numbers are far more likely than large ones. */
 static uint64_t skewed(uint64_t *r, uint64_t low, uint64_t high)
 {
     const uint64_t span = high - low + 1;
@@ -57,7 +57,7 @@ static uint64_t skewed(uint64_t *r, uint64_t low, uint64_t high)
     return low + sim_below(r, UINT64_C(1) << sim_below(r, bits + 1)) % span;
 }
 
-/* A time from a microsecond to a second, even over the powers of ten. */
+/* A random time from a microsecond to a second. Each power of ten is equally likely. */
 static uint64_t some_time(uint64_t *r)
 {
     uint64_t t = GD__NS_PER_US;
@@ -71,7 +71,8 @@ static int place_anyhow(void *user, uint64_t task_id, uint64_t weight, unsigned 
     const uint64_t x = sim_mix((uint64_t)(uintptr_t)user ^ weight, task_id);
     if (x % 7 == 0)
         return -1;
-    return x % 41 == 1 ? (int)n_workers + 3 : (int)((x >> 8) % n_workers); /* a user's function may be wrong */
+    return x % 41 == 1 ? (int)n_workers + 3
+                       : (int)((x >> 8) % n_workers); /* the user's function may return a wrong worker */
 }
 
 static void draw_size(struct sim_plan *p, uint64_t *r)
@@ -90,7 +91,7 @@ static void draw_size(struct sim_plan *p, uint64_t *r)
     } else {
         c->batch_size = 1;
     }
-    /* As the dispatcher does: a ring holds at least a batch, and what is handed out fits the ring. */
+    /* The same as in the dispatcher: a ring has room for at least a batch and for a whole window. */
     while (c->window_max < c->batch_size || c->window_max < c->window || c->window_max < c->window_min)
         c->window_max *= 2;
     p->check_every = c->n_workers > 64 ? 64 : p->n_tasks > 600 || c->queue_size > 512 ? 8 : 1;

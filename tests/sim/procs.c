@@ -1,9 +1,9 @@
-/* Virtual worker processes, and the effects through which the scheduler deals with them.
+/* Virtual worker processes, and the effects through which the scheduler controls them.
  *
- * A process claims tasks by the handshake of shm/layout.h: it looks at limit, stores claimed, and looks at limit again;
- * in plans with claim_races each of these is an event of its own, so that a take_back can fall between any two.
- * With load_ahead a loader claims ahead of what is processed. What a process says travels to the dispatcher with random
- * delays but in order; what it had said before it died arrives before the news of its death.
+ * A process claims tasks by the handshake of shm/layout.h: it reads limit, stores claimed, and reads limit again. In
+ * plans with claim_races each of these steps is a separate event, so that a take_back can come between any two.
+ * With load_ahead a loader claims tasks ahead of processing. Messages of a process reach the dispatcher with random
+ * delays, but in order. Messages that a process sent before it died arrive before its death is noticed.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static struct ring_slot *slot_at(struct sim *s, struct proc *p, uint64_t positio
     return &p->ring[position & (s->plan.config.window_max - 1)];
 }
 
-/* --- saying things --- */
+/* --- messages --- */
 
 static void say(struct sim *s, unsigned w, const struct message *m)
 {
@@ -58,29 +58,29 @@ static void say(struct sim *s, unsigned w, const struct message *m)
     sim_at(s, p->last_arrival, EVENT_MESSAGE, w);
 }
 
-/* Something no honest process would say now. */
+/* Sends a message that no correct process would send now. */
 static void say_nonsense(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
     struct message m = { .wrong = true };
     switch (sim_below(&s->chance, 5)) {
-    case 0: /* READY twice, or SETUP_FAILED after it */
+    case 0: /* a second READY, or SETUP_FAILED after READY */
         m.kind = p->ready_told ? MESSAGE_READY : MESSAGE_RESULT;
         break;
     case 1:
         m.kind = p->ready_told ? MESSAGE_SETUP_FAILED : MESSAGE_RESULT;
         break;
-    case 2: /* a result once more */
+    case 2: /* the same result again */
         m.kind = MESSAGE_RESULT;
         m.position = p->done > 0 ? p->done - 1 : UINT64_MAX;
         m.attempt = 1;
         break;
-    case 3: /* one of a task it never had */
+    case 3: /* a result of a task that it never had */
         m.kind = MESSAGE_RESULT;
         m.position = UINT64_MAX / 2 + sim_below(&s->chance, 3);
         m.attempt = 1;
         break;
-    default: /* one of another attempt */
+    default: /* a result of another attempt */
         m.kind = MESSAGE_RESULT;
         m.position = p->done;
         m.attempt = 1000;
@@ -88,7 +88,7 @@ static void say_nonsense(struct sim *s, unsigned w)
     say(s, w, &m);
 }
 
-/* --- a process's life --- */
+/* --- what a process does --- */
 
 static bool may_load(const struct sim *s, const struct proc *p)
 {
@@ -117,7 +117,7 @@ static void step_at(struct sim *s, unsigned w, uint64_t at)
     sim_at(s, at, EVENT_STEP, w);
 }
 
-/* True if this is the place where it dies of itself. */
+/* True if this is the point at which the process dies by itself. */
 static bool meets_fate(struct sim *s, unsigned w, enum proc_fate here)
 {
     struct proc *p = &s->procs[w];
@@ -140,7 +140,7 @@ void proc_die(struct sim *s, unsigned w, int signal, int exit_code)
                                    .signal = signal,
                                    .exit_code = exit_code,
                                    .message = "it died" };
-    if (p->lying) { /* the dispatcher clamps what it reads, and can do no more */
+    if (p->lying) { /* wrong values; the dispatcher can only limit them to the window */
         p->death.started = sim_below(&s->chance, p->tail + 2);
         p->death.loading = sim_below(&s->chance, p->tail + 2);
     }
@@ -191,7 +191,7 @@ static void leave(struct sim *s, unsigned w)
     proc_die(s, w, 0, 0);
 }
 
-/* A batch that hangs but looks whether it has been asked to stop. */
+/* A batch that hangs, but checks whether it was cancelled. */
 static void obey_cancel(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
@@ -219,7 +219,7 @@ static void start(struct sim *s, unsigned w)
         const struct ring_slot *slot = slot_at(s, p, i);
         const enum sim_task_kind kind = sim_task_kind(s, slot->task_id);
         struct sim_task *t = &s->tasks[slot->task_id];
-        SIM_MUST(s, !slot->solo || p->started - p->run_begin == 1, "task %llu runs in company, but is a suspect",
+        SIM_MUST(s, !slot->solo || p->started - p->run_begin == 1, "task %llu is a suspect, but does not run alone",
                  (unsigned long long)slot->task_id);
         t->starts++;
         poison |= kind == TASK_POISON;
@@ -246,7 +246,7 @@ static enum gd_failure draw_outcome(struct sim *s, const struct proc *p, bool *f
     if (p->cancelled && sim_below(&s->chance, 3) > 0)
         return GD_FAILURE_CANCELLED;
     if (p->bad && sim_below(&s->chance, 16) == 0)
-        return GD_FAILURE_CANCELLED; /* although it was not asked: an error, without another attempt */
+        return GD_FAILURE_CANCELLED; /* without a request, this counts as an error that is not retried */
     if (happens(s, plan->error_final)) {
         *final = true;
         return GD_FAILURE_ERROR;
@@ -331,7 +331,7 @@ void proc_step(struct sim *s, unsigned w)
     case PHASE_IDLE:
         if (p->started < p->claimed)
             start(s, w);
-        else if (s->plan.load_ahead == 0 || p->claimed >= p->limit) /* else the loader claims */
+        else if (s->plan.load_ahead == 0 || p->claimed >= p->limit) /* otherwise the loader claims */
             look(s, w);
         break;
     case PHASE_LOOKED:
@@ -368,7 +368,7 @@ void proc_gone(struct sim *s, unsigned w)
     struct proc *p = &s->procs[w];
     p->state = PROC_NONE;
     p->out_head = p->out_count = 0;
-    p->generation++; /* messages still on their way belong to no process */
+    p->generation++; /* messages that are still on their way belong to no process now */
 }
 
 /* --- the effects --- */
@@ -429,7 +429,7 @@ static void fx_publish(void *ctx, unsigned w)
     s->peak_allowed = gd__max64(s->peak_allowed, bound);
     p->limit = p->tail;
     SIM_MUST(s, s->last_start == 0 || s->now >= s->last_start + s->plan.config.start_gap_ns,
-             "worker %u is handed a task too soon after another", w);
+             "worker %u gets a task too soon after another", w);
     s->last_start = s->now;
     wake(s, w);
 }
@@ -478,7 +478,7 @@ static void fx_kill(void *ctx, unsigned w)
     if (p->state == PROC_DEAD)
         return;
     if (p->immortal)
-        p->frozen = true; /* in the kernel, for good */
+        p->frozen = true; /* stuck in the kernel for ever */
     else
         sim_at(s, soon(s, s->plan.kill_ns), EVENT_DIE, w);
 }
@@ -522,7 +522,7 @@ static void fx_hold(void *ctx, const struct gd__task *t, struct gd__outcome *o)
     SIM_MUST(s, !task->held, "task %llu held twice", (unsigned long long)t->id);
     SIM_MUST(s, s->plan.config.ordered || task->put_off, "task %llu held for nothing", (unsigned long long)t->id);
     task->held = true;
-    o->handle = ~o->handle; /* what deliver must show */
+    o->handle = ~o->handle; /* deliver must get this changed handle */
 }
 
 static void fx_drop(void *ctx, const struct gd__task *t, const struct gd__outcome *o)
@@ -530,7 +530,7 @@ static void fx_drop(void *ctx, const struct gd__task *t, const struct gd__outcom
     struct sim *s = ctx;
     struct sim_task *task = &s->tasks[t->id];
     (void)o;
-    SIM_MUST(s, task->held, "task %llu: dropped what was not held", (unsigned long long)t->id);
+    SIM_MUST(s, task->held, "task %llu: dropped a result that was not held", (unsigned long long)t->id);
     task->held = false;
 }
 
@@ -560,7 +560,7 @@ static void fx_worker_died(void *ctx, unsigned w, const char *words, bool given_
     struct sim *s = ctx;
     (void)words;
     sim_trace(s, "worker %u died%s", w, given_up ? ", given up" : "");
-    SIM_MUST(s, s->now >= s->held_until[w], "worker %u is said to be dead, but a stop may be on its way", w);
+    SIM_MUST(s, s->now >= s->held_until[w], "worker %u is reported as dead, but a stop may be on its way", w);
     s->deaths_told++;
 }
 
@@ -569,8 +569,8 @@ static void fx_device_out(void *ctx, unsigned w, const char *words)
     struct sim *s = ctx;
     const unsigned device = s->sched.workers[w].device;
     sim_trace(s, "the device of worker %u is out of use (%s)", w, words ? words : "no worker left");
-    SIM_MUST(s, !s->device_out[device], "the device of worker %u is said to be out of use twice", w);
-    SIM_MUST(s, !s->sched.stopping && !s->sched.workers_stopped, "a device is out of use after the end");
+    SIM_MUST(s, !s->device_out[device], "the device of worker %u is reported as out of use twice", w);
+    SIM_MUST(s, !s->sched.stopping && !s->sched.workers_stopped, "a device is reported as out of use after the end");
     s->device_out[device] = true;
 }
 

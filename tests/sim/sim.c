@@ -1,9 +1,9 @@
-/* Virtual time: takes the next event, tells the scheduler what the dispatcher would tell it, lets it hand out work, and
- * has everything checked.
+/* Virtual time: takes the next event, calls the scheduler as the dispatcher would, lets it assign tasks, and runs the
+ * checks.
  *
- * The dispatcher's own duties are here: it asks for no more than gd__sched_allowed(), checks the position and attempt
- * of a result before it passes it on, drops what comes from a process that broke the protocol, calls tick when
- * gd__sched_deadline() says so (in some plans late), and ends the source when the scheduler is stopping.
+ * This file does the work of the dispatcher: it takes no more tasks than gd__sched_allowed(), checks the position and
+ * attempt of a result before it passes it on, drops messages of a process that broke the protocol, calls tick at
+ * gd__sched_deadline() (in some plans later), and ends the source when the scheduler is stopping.
  */
 #include "sim.h"
 
@@ -40,7 +40,7 @@ void sim_trace(struct sim *s, const char *format, ...)
     putchar('\n');
 }
 
-/* --- the event queue: a heap, first by time, then by when it was put in --- */
+/* --- the event queue: a heap, ordered by time; events of the same time keep their order --- */
 
 static bool earlier(const struct event *a, const struct event *b)
 {
@@ -83,7 +83,7 @@ static struct event next_event(struct sim *s)
 
 /* --- messages --- */
 
-/* What this result means for the task, by the rules of sched.h. */
+/* Records what this result means for the task, by the rules of sched.h. */
 static void note_result(struct sim *s, unsigned w, const struct gd__task *t, const struct message *m)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
@@ -98,7 +98,7 @@ static void note_result(struct sim *s, unsigned w, const struct gd__task *t, con
     if (s->sched.stopping)
         task->after_stop = true;
     else if (m->outcome.shortage && worker->head >= worker->cancel_below)
-        return; /* no task's fault */
+        return; /* no task is charged */
     else if (failure != GD_FAILURE_DEVICE_LOST && worker->head >= worker->cancel_below && m->outcome.by_stop_signal &&
              s->plan.config.signal_wait_ns > 0)
         check_put_off(s, t, false);
@@ -143,11 +143,11 @@ static void on_message(struct sim *s, unsigned w)
         return;
     const unsigned state = s->sched.workers[w].state;
     const bool leaving = state == GD_WORKER_KILLING || state == GD_WORKER_STOPPING;
-    sim_trace(s, "worker %u says %d%s (position %llu, failure %d)", w, m.kind, m.wrong ? ", wrongly" : "",
+    sim_trace(s, "worker %u sends %d%s (position %llu, failure %d)", w, m.kind, m.wrong ? ", wrongly" : "",
               (unsigned long long)m.position, m.outcome.failure);
     const int rc = pass_on(s, w, &m);
-    SIM_MUST(s, leaving || (rc == GD_E_PROTOCOL) == m.wrong, "worker %u said %d in state %u and got %d", w, m.kind,
-             state, rc);
+    SIM_MUST(s, leaving || (rc == GD_E_PROTOCOL) == m.wrong,
+             "worker %u sent %d in state %u, and the scheduler returned %d", w, m.kind, state, rc);
     if (rc == 0)
         return;
     p->broken = true;
@@ -164,7 +164,7 @@ static void on_exit_noticed(struct sim *s, unsigned w)
     d.loading = d.loading ? gd__max64(worker->head, gd__min64(d.loading, worker->tail)) : 0;
     sim_trace(s, "exit of %u is noticed", w);
     check_before_exit(s, w, &d);
-    proc_gone(s, w); /* first: the scheduler may start another at once */
+    proc_gone(s, w); /* before the scheduler, which may start another process at once */
     gd__sched_exited(&s->sched, s->now, w, &d);
 }
 
@@ -206,7 +206,7 @@ static void on_source_end(struct sim *s)
 static void tend_source(struct sim *s)
 {
     if (s->sched.stopping && !s->source_over && !s->source_stopped) {
-        s->source_stopped = true; /* it may still give a little before it notices */
+        s->source_stopped = true; /* it may still give a few tasks before it notices */
         sim_at(s, s->now + sim_spread(&s->chance, s->plan.source_gap_ns), EVENT_SOURCE_END, 0);
     }
     if (s->source_waiting && s->taken < gd__sched_allowed(&s->sched)) {
@@ -226,7 +226,8 @@ static void on_external_kill(struct sim *s)
         sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.external_kill_gap_ns), EVENT_EXTERNAL_KILL, 0);
 }
 
-/* As systemd and Slurm do it: to all in some order, so that workers may die of it before the dispatcher knows. */
+/* Sends a signal to all processes in some order, as systemd and Slurm do. So workers may die of it before the
+ * dispatcher gets it. */
 static void on_stop_all(struct sim *s)
 {
     static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
@@ -242,7 +243,7 @@ static void restart_device(struct sim *s, unsigned w)
 {
     const unsigned device = s->sched.workers[w].device;
     const bool out = s->device_out[device];
-    sim_trace(s, "the workers of the device of worker %u are to be restarted", w);
+    sim_trace(s, "restart of the workers on the device of worker %u", w);
     gd__sched_device_restart(&s->sched, s->now, w);
     SIM_MUST(s, s->device_out[device] == out, "a restart took the device of worker %u out of use", w);
     for (unsigned k = device; k < s->plan.config.n_workers && s->sched.workers[k].device == device; k++)
@@ -255,7 +256,7 @@ static void fail_device(struct sim *s, unsigned w)
     gd__sched_device_failed(&s->sched, s->now, w, "Xid 79");
     const bool over = s->sched.stopping || s->sched.workers_stopped;
     SIM_MUST(s, over || s->device_out[s->sched.workers[w].device],
-             "the device of worker %u failed, and nobody was told", w);
+             "the device of worker %u failed, but that was not reported", w);
 }
 
 static void on_device_failed(struct sim *s)
@@ -275,11 +276,11 @@ static void later(uint64_t *at, uint64_t by)
         *at += by;
 }
 
-/* The dispatcher and all processes stand still: every event happens later by this time. */
+/* The dispatcher and all processes are frozen, so every event happens later by this time. */
 static void on_freeze(struct sim *s)
 {
     const uint64_t by = s->plan.freeze_ns;
-    sim_trace(s, "all stands still for %llu ns", (unsigned long long)by);
+    sim_trace(s, "everything is frozen for %llu ns", (unsigned long long)by);
     s->frozen_at = s->now;
     s->now += by;
     for (uint64_t i = 1; i <= s->n_events; i++)
@@ -300,7 +301,7 @@ static void on_freeze(struct sim *s)
 static void handle(struct sim *s, const struct event *e)
 {
     if (e->kind < EVENT_SOURCE && s->procs[e->w].generation != e->generation)
-        return; /* of a process that is gone */
+        return; /* an event of a process that is gone */
     switch (e->kind) {
     case EVENT_SETUP:
         proc_setup_done(s, e->w);
@@ -359,7 +360,7 @@ static void tick(struct sim *s)
     SIM_MUST(s, deadline > s->now, "a timer is in the past after a tick");
 }
 
-/* When tick is to be called: at the deadline, or in plans that are late some time after it. */
+/* When tick must be called: at the deadline, or some time after it in plans with late ticks. */
 static uint64_t tick_time(struct sim *s)
 {
     const uint64_t deadline = gd__sched_deadline(&s->sched);
@@ -372,7 +373,7 @@ static uint64_t tick_time(struct sim *s)
     return s->tick_at;
 }
 
-/* What the dispatcher does after a group of events. */
+/* The work of the dispatcher after a group of events. */
 static void settle(struct sim *s)
 {
     const bool more_now = s->n_events > 0 && s->events[1].at <= s->now;
@@ -389,12 +390,12 @@ static void settle(struct sim *s)
 static void advance(struct sim *s)
 {
     const uint64_t event_at = s->n_events > 0 ? s->events[1].at : GD__NEVER, tick_at = tick_time(s);
-    SIM_MUST(s, event_at != GD__NEVER || tick_at != GD__NEVER, "nothing will ever happen, and the run is not finished");
+    SIM_MUST(s, event_at != GD__NEVER || tick_at != GD__NEVER, "there are no more events, but the run is not finished");
     s->handled++;
     if (s->progress)
         *s->progress = s->handled;
     if (tick_at < event_at || (tick_at == event_at && s->plan.tick_first)) {
-        SIM_MUST(s, tick_at > s->now || ++s->ticks_in_a_row < 1000, "ticks without end");
+        SIM_MUST(s, tick_at > s->now || ++s->ticks_in_a_row < 1000, "endless ticks");
         s->ticks_in_a_row = tick_at > s->now ? 0 : s->ticks_in_a_row;
         s->now = gd__max64(s->now, tick_at);
         tick(s);
@@ -438,7 +439,7 @@ static void run(struct sim *s)
     gd__sched_start(&s->sched, s->now);
     settle(s);
     while (!gd__sched_finished(&s->sched)) {
-        SIM_MUST(s, s->handled < limit, "no end in sight");
+        SIM_MUST(s, s->handled < limit, "too many events: the run does not end");
         advance(s);
     }
     check_end(s);

@@ -101,7 +101,7 @@ struct proc {
     uint64_t last_arrival;
     struct gd__death death;
     /* For the checks. */
-    uint64_t cancelled_at; /* when the scheduler asked it to cancel; 0: never */
+    uint64_t cancelled_at; /* when the scheduler cancelled its task; 0: never */
     uint64_t killed_at, spawned_at;
 };
 

@@ -63,7 +63,7 @@ static void watch(const struct job *job)
     const struct sigaction action = { .sa_handler = look_for_progress, .sa_flags = SA_RESTART };
     watched = job;
     if (sigaction(SIGVTALRM, &action, NULL) < 0 || setitimer(ITIMER_VIRTUAL, &every, NULL) < 0)
-        perror("sim: a seed that does not end will not be noticed"); /* everything else can still be tested */
+        perror("sim: a seed that does not end cannot be detected"); /* everything else can still be tested */
 }
 
 /* --- many seeds --- */
@@ -114,7 +114,7 @@ static void bury_job(struct board *b, struct job *job, int status)
     if (WIFSIGNALED(status))
         snprintf(words, sizeof words, "%s", strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) == NO_END)
-        snprintf(words, sizeof words, "it does not end");
+        snprintf(words, sizeof words, "the run does not end");
     else
         snprintf(words, sizeof words, "exit code %d", WEXITSTATUS(status));
     report(b, job->seed, job->event, words);
