@@ -1,5 +1,5 @@
-/* Lists of devices, as users see them: see <gpu_dispatch/devices.h>. A list is a snapshot of what the back ends found.
- * Only gd_devices_refresh() and gd_devices_processes() ask the back ends again.
+/* The public lists of devices: see <gpu_dispatch/devices.h>. A list is a snapshot of what the back ends found. Only
+ * gd_devices_refresh() and gd_devices_processes() call the back ends again.
  */
 #include <gpu_dispatch/devices.h>
 #include <limits.h>
@@ -173,7 +173,7 @@ bool gd_devices_cuda(const struct gd_devices *list)
     return false;
 }
 
-/* --- asking again --- */
+/* --- refreshing --- */
 
 int gd_devices_refresh(struct gd_devices *list)
 {
@@ -185,7 +185,8 @@ int gd_devices_refresh(struct gd_devices *list)
     return 0;
 }
 
-/* If the caller's elements (of a newer header) are longer than ours, moves each to its place, the last one first. */
+/* The caller's elements may be longer than ours, from a newer header. Then moves each element to its place, the last
+ * one first. */
 static void spread(struct gd_device_process *list, size_t n, size_t element_size)
 {
     for (size_t i = n; element_size > sizeof *list && i-- > 0;) {

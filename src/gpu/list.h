@@ -9,7 +9,7 @@ struct gd_devices {
     bool beside_nvidia; /* this machine has NVIDIA devices */
 };
 
-/* The i-th device. NULL, with an error message, if there is no such device. */
+/* Returns the i-th device. If there is no such device, returns NULL and sets the error message. */
 const struct gd__found *gd__devices_at(const struct gd_devices *list, size_t i);
 
 #endif

@@ -1,8 +1,8 @@
-/* One lock for the state that this module keeps per process.
+/* One lock for the state that this module has once per process.
  *
  * It is held across a fork and unlocked on both sides, so that a child never finds it locked by a thread that it does
- * not have. The child counts the fork, so that the rest of the module knows that its threads are gone. While it is
- * held, no foreign code except NVML is called.
+ * not have. The child counts the fork, so that the rest of the module can tell that its threads are gone. While the
+ * lock is held, no code outside the library is called, except NVML.
  */
 #include "gpu/lock.h"
 
@@ -28,7 +28,7 @@ static void after_in_child(void)
 
 static void prepare(void)
 {
-    pthread_atfork(before_fork, after_in_parent, after_in_child); /* fails only for lack of memory */
+    pthread_atfork(before_fork, after_in_parent, after_in_child); /* fails only if there is no memory */
 }
 
 void gd__gpu_lock(void)

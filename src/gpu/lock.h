@@ -1,4 +1,5 @@
-/* The lock of what this module keeps per process: the NVML library, and the subscribers to failures of devices. */
+/* The lock of the state that this module has once per process: the NVML library, and the subscribers to failures of
+ * devices. */
 #ifndef GD_GPU_LOCK_H
 #define GD_GPU_LOCK_H
 

@@ -1,8 +1,9 @@
 /* All devices of this machine, and those that this process may use.
  *
- * Back ends are asked in the order of a table. The devices of each are sorted by PCI bus id, which is the order of
- * CUDA_DEVICE_ORDER=PCI_BUS_ID, and then reduced to those that the vendor's variables show. The remaining devices are
- * numbered. A device on which nothing can run keeps its place in the vendor's numbering, but gets no number.
+ * The back ends are called in the order of a table. The devices of each are sorted by PCI bus id, which is the order of
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID, and then reduced to those that the vendor's variables make visible. The remaining
+ * devices are numbered. A device on which nothing can run keeps its place in the vendor's numbering, but gets no
+ * number.
  */
 #include "gpu/machine.h"
 
@@ -80,15 +81,15 @@ static void sort_and_number(struct gd__found_list *list)
         struct gd__found *f = &list->items[i];
         index += i == 0 || !same_gpu(f, &list->items[i - 1]);
         f->d.index = index;
-        if (f->d.vendor != GD_VENDOR_AMD) /* ROCm has an order of its own */
+        if (f->d.vendor != GD_VENDOR_AMD) /* ROCm has its own order */
             f->runtime_number = index;
         f->number = f->runtime_number;
     }
 }
 
-/* --- what the environment shows --- */
+/* --- visible devices --- */
 
-/* Reduces list to the devices that the variable shows, and numbers them from 0. */
+/* Reduces list to the devices that the variable makes visible, and numbers them from 0. */
 static int reduce(struct gd__found_list *list, const char *variable, enum gd__visible_rules rules)
 {
     const char *value = getenv(variable);
@@ -114,8 +115,8 @@ static int reduce(struct gd__found_list *list, const char *variable, enum gd__vi
     return 0;
 }
 
-/* HIP numbers the devices that ROCm shows. If its own variable is not set it reads CUDA's. But if there are NVIDIA
- * devices, that variable is for them. */
+/* HIP numbers the devices that ROCm makes visible. If HIP's own variable is not set, it reads CUDA's. But if there are
+ * NVIDIA devices, that variable is for them. */
 static int reduce_amd(struct gd__found_list *list, bool has_nvidia)
 {
     const char *hip = !getenv("HIP_VISIBLE_DEVICES") && !has_nvidia ? "CUDA_VISIBLE_DEVICES" : "HIP_VISIBLE_DEVICES";

@@ -1,8 +1,8 @@
 /* CPUs near a device.
  *
- * For each PCI device the kernel reports its NUMA node and the CPUs that are local to it. Node -1 means that the kernel
- * does not know. Then the list has all CPUs, and workers are not bound. A scheduler or `taskset` may have given this
- * process fewer CPUs. Then a worker is bound to the local CPUs that are left, and not bound if none is left.
+ * For each PCI device the kernel reports its NUMA node and the CPUs that are local to it. Node -1 means that the node
+ * is unknown. Then the list has all CPUs, and workers are not bound. A scheduler or `taskset` may have restricted this
+ * process to fewer CPUs. Then a worker is bound to the local CPUs among them. If there are none, it is not bound.
  */
 #include "gpu/numa.h"
 
@@ -14,7 +14,8 @@
 #include "gpu/backends/backend.h"
 #include "gpu/backends/sysfs_file.h"
 
-/* Reads a number at *at and moves *at past it. Numbers too large for a set become one that no set holds. */
+/* Reads a number at *at and moves *at past it. A number that is too large for a set becomes a number that no set can
+ * hold. */
 static bool read_number(const char **at, unsigned *out)
 {
     if (!isdigit((unsigned char)**at))

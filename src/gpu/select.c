@@ -1,5 +1,5 @@
-/* Selects devices by the names that a user gave. Most of this file makes error messages: which name is wrong, why, and
- * which devices there are. */
+/* Selects the devices that a user has named. Most of this file makes error messages, which report which name is wrong,
+ * why, and which devices there are. */
 #include "gpu/select.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static const char *limiting_variable(enum gd_vendor vendor)
     return NULL;
 }
 
-/* Says why no number can be chosen. */
+/* Explains why no number can be chosen. */
 static void explain_none(const struct gd__machine *m, char *out, size_t size)
 {
     const char *variable = m->all.n > 0 ? limiting_variable((enum gd_vendor)m->all.items[0].d.vendor) : NULL;
@@ -56,7 +56,7 @@ static void explain_none(const struct gd__machine *m, char *out, size_t size)
         snprintf(out, size, "no GPU of this machine can be used (see gpu-dispatch gpus)");
 }
 
-/* Says what can be chosen: "the GPUs are 0-3", "the only GPU is 0". Numbers have no gaps. */
+/* Lists what can be chosen: "the GPUs are 0-3", "the only GPU is 0". Numbers have no gaps. */
 static void explain_choice(const struct gd__machine *m, char *out, size_t size)
 {
     int last = -1;
@@ -82,7 +82,7 @@ static int no_usable_gpu(const struct gd__machine *m)
                          "no usable GPU: %s=\"%s\" hides all %zu GPUs of this machine; change it, or %s", variable,
                          getenv(variable), m->all.n, advice);
     return gd__error(GD_E_NO_DEVICES,
-                     "no usable GPU: each of the %zu here either has MIG on but no MIG instance, or is in a compute "
+                     "no usable GPU (%zu found): each either has MIG on but no MIG instance, or is in a compute "
                      "mode that prohibits programs; see nvidia-smi, or %s",
                      m->all.n, advice);
 }
@@ -149,7 +149,7 @@ static int no_instance(const struct gd__found *f)
                      f->d.index, f->gpu_uuid);
 }
 
-/* The name matches no device that may be used. Says whether a hidden device has that name. */
+/* The name matches no visible device. Reports whether a hidden device has that name. */
 static int not_named(const struct gd__machine *m, const struct gd__spec_entry *e)
 {
     char choice[IDS_MAX], names[NAMES_MAX] = "";
@@ -232,7 +232,7 @@ static adder *const adders[] = {
     [GD__SPEC_MIG] = add_mig,
 };
 
-/* Checks the form of the whole list before it looks for devices, so that a typing error is reported first. */
+/* Checks the syntax of the whole list before it searches for devices, so that a typing error is reported first. */
 static int select_list(struct gd__found_list *out, const struct gd__machine *m, const char *text)
 {
     struct gd__spec_entry e;

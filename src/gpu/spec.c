@@ -3,7 +3,7 @@
  *   spec    = "auto" | "all" | "sim:" count | "cpu" [":" count] | entry { "," entry }
  *   entry   = number | number "-" number | number ":" number | "GPU-..." | "MIG-..."
  *
- * Blanks around an entry are ignored. Only the form is checked here; select.c finds the devices.
+ * Blanks around an entry are ignored. This file checks only the syntax. select.c finds the devices.
  */
 #include "gpu/spec.h"
 

@@ -7,7 +7,7 @@
 enum { GD__SPEC_MOST = 1024 }; /* the most simulated devices or CPU workers */
 
 enum gd__spec_kind {
-    GD__SPEC_ALL,  /* NULL was given: all usable devices, even if there are none */
+    GD__SPEC_ALL,  /* the text is NULL: all usable devices, even if there are none */
     GD__SPEC_AUTO, /* the same, but there must be at least one */
     GD__SPEC_LIST, /* by name: gd__spec_next() */
     GD__SPEC_SIM,
@@ -35,11 +35,11 @@ struct gd__spec_entry {
     size_t length;
 };
 
-/* Reads the entry at *at and moves *at past it. 1: an entry; 0: the end; otherwise GD_E_INVALID. text: the whole list,
- * for the error message. */
+/* Reads the entry at *at and moves *at past it. Returns 1, or 0 at the end of the list, or GD_E_INVALID. text: the
+ * beginning of the list. */
 int gd__spec_next(const char *text, const char **at, struct gd__spec_entry *out);
 
-/* Parses length bytes as a whole number from least to most. -1: they are not one. */
+/* Parses length bytes as a whole number from least to most. Returns -1 if they are not such a number. */
 long gd__spec_number(const char *text, size_t length, long least, long most);
 
 #endif

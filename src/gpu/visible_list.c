@@ -4,12 +4,12 @@
  *   empty, "-1"      none
  *   "0,2,-1,1"       0 and 2: the first entry that is invalid ends the list
  *   "1gpu2"          1: numbers are read by strtoul(); there are no ranges
- *   "GPU-8d2f"       the GPU with that UUID, or with a UUID that begins so if it is the only one
- *   "MIG-..."        a MIG instance likewise; "MIG-GPU-<uuid>/<gi>/<ci>" is how drivers before 470 wrote it
- *   "0,GPU-8d2f"     0: a list goes on only while its entries are of the same kind
- *   "0,1,0"          none at all
+ *   "GPU-8d2f"       the GPU with that UUID, or the only GPU with a UUID that begins like this
+ *   "MIG-..."        a MIG instance likewise; drivers before 470 wrote "MIG-GPU-<uuid>/<gi>/<ci>"
+ *   "0,GPU-8d2f"     0: the first entry of another kind ends the list
+ *   "0,1,0"          none: a repeated entry hides all devices
  *
- * The same rules apply to the ROCm and Level Zero variables, except for those in the table.
+ * The same rules apply to the ROCm and Level Zero variables, except where rule_table differs.
  */
 #include "gpu/visible_list.h"
 
@@ -48,7 +48,7 @@ static enum kind kind_of(const char *entry)
     return isdigit((unsigned char)*entry) ? KIND_NUMBER : KIND_NONE;
 }
 
-/* The old form ends with numbers, so it must match whole: a beginning of it is not enough. */
+/* The old form ends with numbers, so the whole name must match. The beginning of it is not enough. */
 static bool is_old_mig_name(const struct gd__found *f, const char *name, size_t length)
 {
     char old[sizeof f->gpu_uuid + 32];
@@ -74,14 +74,14 @@ static bool is_numbered(const struct gd__found *f, const char *entry)
     return errno == 0 && f->number >= 0 && n == (unsigned long)f->number;
 }
 
-/* Whether an entry of that kind that names a also names b. An entry names a GPU with all its instances, or one
+/* Whether an entry of that kind that names a also names b. An entry names either a GPU with all its instances, or one
  * instance. */
 static bool is_named_together(const struct gd__found *a, const struct gd__found *b, enum kind kind)
 {
     return kind == KIND_MIG ? a == b : a->number == b->number;
 }
 
-/* The index of the first item that the entry names. n if it names none, or items of several GPUs. */
+/* Returns the index of the first item that the entry names, or n if it names none or items of several GPUs. */
 static size_t resolve(const char *entry, size_t length, enum kind kind, const struct gd__found *items, size_t n)
 {
     size_t first = n;
@@ -104,8 +104,8 @@ static bool is_listed(const size_t *order, size_t count, size_t i)
     return false;
 }
 
-/* Adds what the entry names, beginning with items[first]. Returns how many items were added; 0: it is in the list
- * already. A GPU is in the list if one of its instances is. */
+/* Adds the items that the entry names, beginning with items[first]. Returns how many were added, or 0 if the entry is
+ * in the list already. A GPU is in the list if one of its instances is. */
 static size_t add(const struct gd__found *items, size_t n, size_t first, enum kind kind, size_t *order, size_t count)
 {
     size_t added = 0;

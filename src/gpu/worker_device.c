@@ -1,5 +1,5 @@
-/* How a worker is shown its one device: by variables that the vendors' runtimes read when they start, and by binding it
- * to the CPUs near the device.
+/* Makes only one device visible to a worker, with variables that the vendors' runtimes read when they start, and finds
+ * the CPUs near the device.
  *
  *   NVIDIA, simulated   CUDA_VISIBLE_DEVICES=<UUID>, CUDA_DEVICE_ORDER
  *   AMD                 ROCR_VISIBLE_DEVICES=<UUID or number>, HIP_VISIBLE_DEVICES=0, CUDA_VISIBLE_DEVICES
@@ -7,9 +7,9 @@
  *   CPU                 everything hidden
  *   by number alone     CUDA_VISIBLE_DEVICES=<that entry of the inherited list, or the number>
  *
- * CUDA finds no device with a simulated UUID. HIP numbers from 0 the devices that ROCm shows. If its own variable is
- * not set it reads CUDA's, so an inherited one must not contradict. If there are NVIDIA devices, CUDA's variable must
- * hide those. HIP treats an empty variable as not set, so -1 is used to hide everything.
+ * CUDA finds no device with a simulated UUID. HIP numbers the devices that ROCm makes visible, from 0. If HIP's own
+ * variable is not set, it reads CUDA's, so an inherited CUDA variable must not contradict it. If there are NVIDIA
+ * devices, CUDA's variable must hide those. HIP treats an empty variable as not set, so -1 is used to hide everything.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,8 @@ int gd__worker_device(struct gd__worker_device *out, const struct gd_devices *li
     return 0;
 }
 
-/* The entry with that number in the list that this process inherited; the number itself if there is no such entry. */
+/* Writes the entry with that number in the list that this process inherited, or the number itself if there is no such
+ * entry. */
 static void inherited_entry(int number, const char *list, char *out, size_t size)
 {
     const char *entry = list ? list : "";

@@ -1,11 +1,11 @@
 /* A worker's process, from posix_spawn to its last status.
  *
  * posix_spawn is used because fork copies page tables (slow in a big program) and a forked CUDA context is broken. The
- * child leads its own process group, so that everything it starts can be killed with it.
+ * child leads its own process group, so that all processes that it starts can be killed with it.
  *
  * Process ids are reused, pidfds are not. The pidfd reports when the process has ended. A process id is signalled only
- * while it certainly belongs to this child (see group_is_ours). A library cannot assume that it is alone: the program
- * may ignore SIGCHLD or wait for any child in another thread. Then only the exit status is lost.
+ * while it certainly belongs to this child (see group_is_ours). The program that uses the library may ignore SIGCHLD,
+ * or wait for any child in another thread. Then only the exit status is lost.
  *
  * Needs Linux 5.4 (waitid on a pidfd).
  */
@@ -52,8 +52,8 @@
 /* The child's descriptors, by the number they get there. */
 enum { BOOT_FD = 3, N_FDS = 4 };
 
-/* Every source is first copied to a number from here on. A program that runs with some of 0..3 closed gets these
- * numbers for its own files, and then one dup2 in the child would overwrite the source of the next. */
+/* Every source is first copied to this number or a higher one. If a program runs with some of 0..3 closed, its own
+ * files get these numbers. Then one dup2 in the child would overwrite the source of the next dup2. */
 enum { SPARE_FD = 10 };
 
 static int copy_up(int fd, int *copy)
@@ -62,7 +62,8 @@ static int copy_up(int fd, int *copy)
     return *copy < 0 ? -1 : 0;
 }
 
-/* A stream of the child. It is /dev/null if none was requested, or if ours was requested and is closed. */
+/* Copies the descriptor of a standard stream of the child. It is /dev/null if none was requested, or if the one of this
+ * process was requested and is closed. */
 static int copy_stream(int fd, int null_fd, int *copy)
 {
     if (fd < 0)
@@ -72,8 +73,8 @@ static int copy_stream(int fd, int null_fd, int *copy)
     return errno == EBADF && fd <= STDERR_FILENO ? copy_up(null_fd, copy) : -1;
 }
 
-/* Opens /dev/null at a high number. The number that open() returns is closed at once: if 1 was closed it is 1, and
- * would be taken for our standard output. */
+/* Opens /dev/null at a high number. The descriptor that open() returns is closed at once. It may be 1, if that was
+ * closed, and must not be used as our standard output. */
 static int open_null(int *copy)
 {
     int fd = GD__FAULT("open") ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -111,7 +112,7 @@ static int open_sources(int sources[N_FDS], const struct gd__child_spec *spec)
     return rc;
 }
 
-/* The calls below return an error number, as posix_spawn's family does. */
+/* The functions below return an error number, as posix_spawn() does. */
 
 #ifdef HAVE_CLOSEFROM
 static int close_the_rest(posix_spawn_file_actions_t *actions)
@@ -119,8 +120,8 @@ static int close_the_rest(posix_spawn_file_actions_t *actions)
     return posix_spawn_file_actions_addclosefrom_np(actions, N_FDS);
 }
 #else
-/* Closes the descriptors that are open now. One that another thread opens before the spawn is inherited unless it is
- * close-on-exec. One that another thread closes meanwhile does no harm. */
+/* Closes the descriptors that are open now. If another thread opens a descriptor before the spawn, the child inherits
+ * it unless it is close-on-exec. If another thread closes a descriptor meanwhile, that does no harm. */
 static int close_the_rest(posix_spawn_file_actions_t *actions)
 {
     DIR *dir = GD__FAULT("opendir") ? NULL : opendir("/proc/self/fd");
@@ -183,9 +184,8 @@ out_actions:
     return rc;
 }
 
-/* A child starts on the CPUs of the thread that spawns it. So this thread moves there first, and even the child's
- * loader runs on them. If these CPUs are not available (they were taken away meanwhile), the child is started
- * anyway. */
+/* A child starts on the CPUs of the thread that spawns it. So this thread moves to the wanted CPUs first, and even the
+ * child's loader runs on them. If these CPUs are no longer available, the child is started anyway. */
 static int spawn_on(pid_t *pid, const struct gd__child_spec *spec, const int sources[N_FDS])
 {
     cpu_set_t ours;
@@ -198,7 +198,7 @@ static int spawn_on(pid_t *pid, const struct gd__child_spec *spec, const int sou
     return rc;
 }
 
-/* A child that cannot be watched is useless. Kills it and waits for it: SIGKILL does not take long. */
+/* A child that cannot be watched is useless, so it is killed and waited for. SIGKILL does not take long. */
 static void destroy_unwatched(pid_t pid)
 {
     if (kill(-pid, SIGKILL) < 0)
@@ -219,7 +219,7 @@ static int watch(struct gd__child *c, pid_t pid, const char *path)
     if (fd < 0) {
         int rc = gd__error_errno("cannot open a pidfd of the process of %s", path);
 
-        if (errno != ESRCH) /* ESRCH: it has ended and other code has reaped it, so the id is no longer ours */
+        if (errno != ESRCH) /* ESRCH: other code has reaped the process, so its id may belong to another one */
             destroy_unwatched(pid);
         return rc;
     }
@@ -249,9 +249,10 @@ int gd__child_spawn(struct gd__child *c, const struct gd__child_spec *spec)
 
 /* Whether c->pid can only mean this child's group.
  *
- * As long as our child is not reaped, even if it is dead, no other process has its id. If other code has reaped it, the
- * kernel still does not reuse the id while the group has a member. So if another process has the id now, the group is
- * empty and there is nothing to signal. If no process has it, a group with that id is what our child left behind. */
+ * As long as our child is not reaped, no other process has its id, even if the child is dead. If other code has reaped
+ * it, the kernel still does not reuse the id while the group has a member. So if another process has the id now, the
+ * group is empty and there is nothing to signal. If no process has the id, a group with that id consists of processes
+ * that our child left behind. */
 static bool group_is_ours(const struct gd__child *c)
 {
     if (syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) == 0 || errno != ESRCH)
@@ -260,7 +261,7 @@ static bool group_is_ours(const struct gd__child *c)
 }
 
 /* Processes that left the group can be found only while the child exists. The child is stopped meanwhile, so that it
- * starts no more. */
+ * starts no more processes. */
 static void kill_outside_group(const struct gd__child *c)
 {
     if (syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) < 0 || gd__descendants_signal(c->pid, SIGKILL, false) == 0)
@@ -276,7 +277,7 @@ void gd__child_signal(struct gd__child *c, int signal)
     if (signal == SIGKILL)
         kill_outside_group(c);
     bool reached = group_is_ours(c) && kill(-c->pid, signal) == 0;
-    /* The child may have left its group. A second SIGKILL does no harm; another signal would be a second request. */
+    /* The child may have left its group. A second SIGKILL does no harm, but another signal must not be sent twice. */
     if (!reached || signal == SIGKILL)
         (void)syscall(SYS_pidfd_send_signal, c->pidfd, signal, NULL, 0);
 }
@@ -328,7 +329,8 @@ int gd__child_reap(struct gd__child *c, struct gd__exit *out)
 
     if (c->pid <= 0 || c->pidfd < 0)
         return gd__error(GD_E_INVALID, "there is no child process to wait for");
-    /* Look first without reaping: while the dead leader exists the id stays ours, and its group can be killed. */
+    /* First check without reaping. Until the dead child is reaped, no other process has its id, and its group can be
+     * killed. */
     if (wait_now(c, &info, WNOWAIT) == 0) {
         if (info.si_pid == 0)
             return 0;
@@ -342,7 +344,7 @@ int gd__child_reap(struct gd__child *c, struct gd__exit *out)
     }
     if (group_is_ours(c))
         kill(-c->pid, SIGKILL);
-    (void)wait_now(c, &unused, 0); /* ECHILD if other code reaped it meanwhile: its status is known already */
+    (void)wait_now(c, &unused, 0); /* may fail with ECHILD if other code reaped it: its status is known already */
     gd__child_forget(c);
     return 1;
 }

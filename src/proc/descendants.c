@@ -1,17 +1,18 @@
 /* Descendants that have left their process group.
  *
- * A worker and the processes it starts are one process group, which can be signalled as a whole. But timeout(1), a
- * shell with job control and setsid(1) put their commands into groups of their own, which would outlive the worker. So
- * such processes are searched for, from the root down, in /proc/<pid>/task/<tid>/children. (If the kernel does not have
- * that file, none are found, and only the group is signalled.)
+ * A worker and the processes it starts are one process group, which can be signalled as a whole. But timeout(1),
+ * setsid(1) and shells with job control put their commands into new groups, which would outlive the worker. So such
+ * processes are searched for, from the root down, in /proc/<pid>/task/<tid>/children. If the kernel does not have that
+ * file, none are found, and only the group is signalled.
  *
  * Process ids are reused. So a pidfd is opened first, then the parent is checked, and then the process is signalled.
  *
- * When the worker itself is killed, its descendants can no longer be found through it: its orphans become children of
- * the next subreaper above it. There a variable in their environment distinguishes them from other children.
+ * After the worker itself is killed, its descendants can no longer be found from it, because its orphans become
+ * children of the nearest subreaper above it. A variable in their environment distinguishes them from other children of
+ * that process.
  *
- * Nothing here allocates from the heap. The guardian of a worker runs this code, and in its process the lock of the
- * heap may be held for ever.
+ * Nothing here allocates from the heap. The guardian of a worker runs this code, and another thread of that process may
+ * hold the lock of the heap for ever.
  */
 #include "proc/descendants.h"
 
@@ -35,8 +36,8 @@
 
 enum {
     MOST = 4096,         /* processes handled in one round; the next round finds more */
-    MOST_STOPPED = 1024, /* processes beyond this number are killed without being stopped first */
-    ROUNDS = 100,        /* processes that still multiply after this many rounds are given up */
+    MOST_STOPPED = 1024, /* more processes than this are killed without being stopped first */
+    ROUNDS = 100,        /* after this many rounds, give up on processes that still multiply */
 };
 
 struct found {
@@ -48,7 +49,7 @@ struct list {
     size_t n;
 };
 
-/* Reads a small file of /proc whole; "" if it does not exist. */
+/* Reads a small file of /proc. Returns "" if it does not exist. */
 static const char *read_small(const char *path, char *room, size_t size)
 {
     size_t n = 0;
@@ -109,7 +110,7 @@ static bool read_stat(pid_t pid, struct process_stat *out)
                           &out->state, &out->parent, &out->group, &out->session, &out->start) == 5;
 }
 
-/* Drops processes in a session of their own from the list: they were detached on purpose and are meant to stay. */
+/* Drops processes in another session from the list. They were detached on purpose and are meant to stay. */
 static void drop_daemons(struct list *list, pid_t session)
 {
     size_t kept = 0;
@@ -146,7 +147,7 @@ size_t gd__descendants_signal(pid_t root, int signal, bool spare_daemons)
         drop_daemons(&list, session);
     for (size_t i = 0; i < list.n; i++)
         add_children(&list, list.of[i].pid);
-    /* From the bottom up: if a parent ended first, its children would get another parent. */
+    /* From the last to the first, because the children of a process that ends get another parent. */
     for (size_t i = list.n; i-- > 0;)
         n += signal_one(&list.of[i], signal, group);
     return n;
@@ -160,7 +161,7 @@ void gd__descendants_kill(pid_t root, bool spare_daemons)
 
 /* --- all descendants, in the group or not --- */
 
-/* The processes that were stopped. They are killed later, whatever their parent is by then. */
+/* The processes that were stopped. They are killed later, even if their parent has changed. */
 struct stopped {
     struct one {
         pid_t pid;
@@ -177,7 +178,7 @@ static bool is_in_stopped(const struct stopped *s, pid_t pid, unsigned long long
     return false;
 }
 
-/* True: one more process was stopped. */
+/* Returns true if one more process was stopped. */
 static bool stop_one(struct stopped *s, const struct found *found, pid_t group)
 {
     struct process_stat f;
@@ -218,8 +219,8 @@ static void kill_stopped(const struct stopped *s)
     }
 }
 
-/* Stops processes one by one and not by the group's number. A signal to the group would also stop a process that is
- * about to leave it. If root then ended, that process could not be found any more and would stay stopped for ever. */
+/* Stops processes one by one, not with one signal to the group. Such a signal would also stop a process that is about
+ * to leave the group. If root then ended, that process could not be found any more and would stay stopped for ever. */
 void gd__descendants_end(pid_t root)
 {
     struct stopped stopped = { .n = 0 };
@@ -251,7 +252,7 @@ struct scan {
     size_t size, n;
 };
 
-/* True: the whole value has been read. */
+/* Returns true if the whole value has been read. */
 static bool scan_byte(struct scan *s, char c)
 {
     if (c == '\0') {
@@ -270,8 +271,7 @@ static bool scan_byte(struct scan *s, char c)
 
 enum answer { NO_SUCH_VARIABLE, FOUND, NO_ENVIRONMENT };
 
-/* A process that is about to end has no environment any more. The environment of another user's process cannot be
- * read. */
+/* A process that is about to end has no environment. The environment of another user's process cannot be read. */
 static enum answer read_variable(pid_t pid, const char *name, char *value, size_t size)
 {
     char path[64], text[4096];
@@ -288,8 +288,8 @@ static enum answer read_variable(pid_t pid, const char *name, char *value, size_
     return found ? FOUND : any ? NO_SUCH_VARIABLE : NO_ENVIRONMENT;
 }
 
-/* Kills a process and returns a pidfd for it. -1: it is gone, has another parent by now, or can't be killed. A process
- * that has just ended gets a pidfd too, so that the caller searches again. */
+/* Kills a process and returns a pidfd of it. Returns -1 if it is gone, has another parent now, or can't be killed. A
+ * process that has just ended gets a pidfd too, so that the caller searches again. */
 static int kill_and_watch(const struct found *found)
 {
     struct process_stat f;
@@ -305,9 +305,10 @@ static int kill_and_watch(const struct found *found)
 
 enum verdict { NOT_SELECTED, SELECTED, LOOK_AGAIN };
 
-/* Its facts are read between opening a pidfd and using it, so they concern this child and not a later process with the
- * same id. A zombie of the group is waited for here. Its children have become children of this process, perhaps after
- * the children were listed: so look again. */
+/* Decides whether a child is selected. Its state is read between opening a pidfd and using the pidfd, so it is the
+ * state of this child and not of a later process with the same id. A zombie of the group is waited for here. Its
+ * children have become children of this process, perhaps after the children were listed, so they must be listed
+ * again. */
 static enum verdict judge(const struct gd__adopted *which, const struct found *found)
 {
     char value[256];

@@ -4,8 +4,8 @@
  * the loop, and removing a watch also removes its events from the rest of the batch.
  *
  * Deadlines need more precision than the milliseconds of epoll_wait: epoll_pwait2 takes nanoseconds (Linux 5.11). If
- * the kernel or a sandbox does not allow it, the first wait finds out. From then on milliseconds are used, rounded up
- * so that a wait does not end early and spin.
+ * the kernel or a sandbox does not allow it, the first wait fails. After that milliseconds are used, rounded up so that
+ * a wait does not end early and spin.
  */
 #include "proc/loop.h"
 
@@ -23,7 +23,7 @@
 #include "base/fd.h"
 
 #ifdef SYS_epoll_pwait2
-static atomic_bool only_milliseconds; /* epoll_pwait2 was refused once: do not ask again */
+static atomic_bool only_milliseconds; /* epoll_pwait2 failed once: do not try it again */
 #endif
 
 int gd__loop_open(struct gd__loop *l)
@@ -96,7 +96,7 @@ static int wait_left(struct gd__loop *l, const uint64_t *left_ns)
 #ifdef SYS_epoll_pwait2
     if (!atomic_load_explicit(&only_milliseconds, memory_order_relaxed)) {
         struct {
-            int64_t s, ns; /* the kernel's timespec; libc's may differ on a 32-bit machine */
+            int64_t s, ns; /* the kernel's timespec, which may differ from the C library's on a 32-bit machine */
         } t = { 0, 0 };
         long n;
 
@@ -105,7 +105,7 @@ static int wait_left(struct gd__loop *l, const uint64_t *left_ns)
             t.ns = (int64_t)(*left_ns % GD__NS_PER_S);
         }
         n = syscall(SYS_epoll_pwait2, l->fd, l->pending, GD__LOOP_BATCH, left_ns ? &t : NULL, NULL, 0);
-        /* Some container sandboxes return EPERM for a call they do not know. */
+        /* Some container sandboxes return EPERM for an unknown system call. */
         if (n >= 0 || (errno != ENOSYS && errno != EPERM))
             return (int)n;
         atomic_store_explicit(&only_milliseconds, true, memory_order_relaxed);

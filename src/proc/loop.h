@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-/* One watched descriptor. Embed it in the struct it belongs to. fd is -1 while nothing is watched. */
+/* One watched descriptor. Embed it in the struct that it belongs to. fd is -1 while nothing is watched. */
 struct gd__watch {
     int fd;
     void (*ready)(struct gd__watch *w, uint32_t events);
@@ -21,7 +21,7 @@ enum { GD__LOOP_BATCH = 64 };
 
 struct gd__loop {
     int fd;      /* -1: closed */
-    bool broken; /* waiting failed: its descriptor was closed by other code */
+    bool broken; /* waiting failed, because other code closed its descriptor */
     int n_pending, at;
     uint64_t woke_ns; /* when the last wait ended, before any callback; not set if until_ns was 0 */
     struct epoll_event pending[GD__LOOP_BATCH];
@@ -30,7 +30,7 @@ struct gd__loop {
 int gd__loop_open(struct gd__loop *l);
 void gd__loop_close(struct gd__loop *l); /* may be called twice; does not close watched descriptors */
 
-/* Watches fd (not taken over). events as for epoll: EPOLLIN, EPOLLET... */
+/* Watches fd, which the caller still owns. events as for epoll: EPOLLIN, EPOLLET... */
 int gd__loop_add(struct gd__loop *l, struct gd__watch *w, int fd, uint32_t events,
                  void (*ready)(struct gd__watch *, uint32_t));
 int gd__loop_change(struct gd__loop *l, struct gd__watch *w, uint32_t events);
@@ -38,8 +38,8 @@ int gd__loop_change(struct gd__loop *l, struct gd__watch *w, uint32_t events);
 void gd__loop_remove(struct gd__loop *l, struct gd__watch *w);
 
 /* Waits until a descriptor is ready or the time is until_ns (CLOCK_MONOTONIC; GD__NEVER: no limit; 0: do not wait), and
- * calls the callbacks of those that are ready. Returns how many were, or a negative code. EINTR counts as none. Precise
- * to well under a millisecond. */
+ * calls the callbacks of the ready descriptors. Returns how many were ready, or a negative code. Returns 0 after EINTR.
+ * The time is precise to well under a millisecond. */
 int gd__loop_wait(struct gd__loop *l, uint64_t until_ns);
 
 #endif

@@ -4,10 +4,10 @@
  * of its PID namespace. A subreaper must also wait for these children. Otherwise they stay in the process table after
  * they end.
  *
- * SIGCHLD reports that a child has ended. It is read from a signalfd: so there is no handler, and no system call of the
- * program is interrupted. The signal must be blocked for that, in this thread and in every other: a thread that does
- * not block it may receive and discard it. One signal may stand for several children, so all children are checked each
- * time. A zombie is waited for by its process id, which cannot be reused before that.
+ * SIGCHLD reports that a child has ended. It is read from a signalfd, so there is no handler, and no system call of the
+ * program is interrupted. For that the signal must be blocked in every thread, because a thread that does not block it
+ * may receive and discard it. One signal may report several children, so all children are checked each time. A zombie
+ * is waited for by its process id, which cannot be reused before that.
  */
 #include "proc/orphans.h"
 

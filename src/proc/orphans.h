@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Makes this process a subreaper. Calls are counted: the last gd__orphans_leave() restores what it was before. */
+/* Makes this process a subreaper. Calls are counted, and the last gd__orphans_leave() restores the previous setting. */
 int gd__orphans_adopt(void);
 void gd__orphans_leave(void);
 
-/* Tells an event loop that children have ended. Open and use it on the thread of that loop. */
+/* Reports to an event loop that children have ended. Open and use it on the thread of that loop. */
 struct gd__ended_children {
     int fd;        /* a signalfd, readable when a child has ended; -1: closed */
     sigset_t mask; /* the thread's signal mask before it was opened */

@@ -1,14 +1,14 @@
-/* A worker's output: it is read from a pipe and passed on, and its end is kept.
+/* A worker's output. It is read from a pipe and passed on, and its end is kept.
  *
- * Nothing here may block, whatever the terminal or the pipe behind our own standard output does. That descriptor is
- * shared with other processes, so it cannot be made non-blocking. It is written to as follows:
+ * Nothing here may block, even if our own standard output is a terminal or a pipe that accepts no more. That descriptor
+ * is shared with other processes, so it cannot be made non-blocking. It is written to as follows:
  *
- *   pipe, terminal   opened again through /proc, which gives a description of our own that is non-blocking
+ *   pipe, terminal   opened again through /proc, which makes a new, non-blocking open file description
  *   socket           send() with MSG_DONTWAIT
- *   anything else    a duplicate, checked with poll() first and given at most PIPE_BUF bytes; a file is always ready
+ *   anything else    a duplicate, written at most PIPE_BUF bytes at a time after a poll(); a file is always ready
  *
- * While it accepts no more, the pipe is not read. Once the pipe is full the worker waits, as it would with the terminal
- * itself. Only gd__output_open() needs memory: pausing and resuming change watches that exist. A paused watch is
+ * While it accepts no more, the pipe is not read. When the pipe is full the worker waits, as it would with the terminal
+ * itself. Only gd__output_open() needs memory. Pausing and resuming only change existing watches. A paused watch is
  * edge-triggered with no events, because end of file cannot be masked and would be reported for ever.
  */
 #include "proc/output.h"
@@ -29,7 +29,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-enum { READ_PER_WAKE = 64 * 1024 }; /* a worker that prints much must not starve the loop */
+enum { READ_PER_WAKE = 64 * 1024 }; /* a limit, so that a worker that prints much does not delay the others */
 
 enum forward_kind { FORWARD_NONBLOCKING, FORWARD_SOCKET, FORWARD_POLLED };
 
@@ -40,7 +40,7 @@ static const uint32_t PAUSED = EPOLLET;
 static void keep_tail(struct gd__output *o, const char *text, size_t n)
 {
     size_t drop = o->tail_size + n > GD__TAIL_BYTES ? o->tail_size + n - GD__TAIL_BYTES : 0;
-    size_t old = drop < o->tail_size ? drop : o->tail_size; /* how much of that is dropped from the old tail */
+    size_t old = drop < o->tail_size ? drop : o->tail_size; /* how many of these bytes are dropped from the old tail */
 
     if (drop > 0) {
         char last = drop <= o->tail_size ? o->tail[drop - 1] : text[drop - o->tail_size - 1];
@@ -60,7 +60,7 @@ static size_t line_start(const struct gd__output *o, size_t end)
     return end;
 }
 
-/* The start of the last lines that are whole and fit; end if none fits. */
+/* Returns the start of the last whole lines that fit, or end if none fits. */
 static size_t whole_lines(const struct gd__output *o, size_t end, unsigned max_lines, size_t room)
 {
     size_t start = end, line_end = end;
@@ -78,7 +78,7 @@ static size_t whole_lines(const struct gd__output *o, size_t end, unsigned max_l
     return start;
 }
 
-/* For a line that is too long: the start of its last part that fits. It does not split a UTF-8 character. */
+/* For a line that is too long, returns the start of its last part that fits, without splitting a UTF-8 character. */
 static size_t end_of_line(const struct gd__output *o, size_t end, size_t room)
 {
     size_t start = line_start(o, end);
@@ -120,7 +120,8 @@ size_t gd__output_last_lines(const struct gd__output *o, unsigned max_lines, cha
 /* --- forwarding --------------------------------------------------------- */
 
 /* A write() that does not raise SIGPIPE in the program. The signal goes to the thread that writes. It is blocked here,
- * so it stays pending and is then removed. A SIGPIPE that was pending before belongs to the program and is left. */
+ * so it stays pending and can be removed. A SIGPIPE that was pending before belongs to the program and is not
+ * removed. */
 static ssize_t write_without_sigpipe(int fd, const char *text, size_t n)
 {
     static const struct timespec at_once = { 0, 0 };
@@ -185,7 +186,7 @@ static void block(struct gd__output *o)
     if (o->blocked)
         return;
     o->blocked = true;
-    /* Without a watch the output would never resume: rather lose the forwarding than the worker. */
+    /* Without a watch the output would never resume and the worker would wait for ever. So stop forwarding instead. */
     if (o->forward_watch.fd < 0 || gd__loop_change(o->loop, &o->forward_watch, EPOLLOUT) < 0 ||
         (o->watch.fd >= 0 && gd__loop_change(o->loop, &o->watch, PAUSED) < 0))
         stop_forwarding(o);
@@ -217,12 +218,12 @@ static void on_forward_ready(struct gd__watch *w, uint32_t events)
         return;
     flush(o);
     if (o->blocked && (events & (EPOLLERR | EPOLLHUP)))
-        stop_forwarding(o); /* broken, whatever write() returned: the event would be reported for ever */
+        stop_forwarding(o); /* it is broken, and the event would be reported for ever */
 }
 
 /* --- reading ------------------------------------------------------------ */
 
-/* Returns the number of bytes read; 0: end of file; -1: nothing to read now. */
+/* Returns the number of bytes read, 0 at end of file, or -1 if there is nothing to read now. */
 static ssize_t read_into_tail(struct gd__output *o, char *buffer, size_t size)
 {
     ssize_t n;
@@ -283,7 +284,7 @@ void gd__output_drain(struct gd__output *o)
     char buffer[PIPE_BUF];
     int there = 0;
 
-    /* Read only what is in the pipe now: a process that the worker started may go on writing. */
+    /* Read only the bytes that are in the pipe now, because a process that the worker started may continue to write. */
     if (o->fd < 0 || ioctl(o->fd, FIONREAD, &there) < 0)
         return;
     if (o->blocked)
@@ -309,7 +310,7 @@ static int open_again(int fd)
     return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Opens fd again or duplicates it; -1 with errno. */
+/* Opens fd again or duplicates it. Returns -1 with errno on failure. */
 static int forward_open(int fd, int *kind)
 {
     struct stat s;
@@ -317,12 +318,12 @@ static int forward_open(int fd, int *kind)
 
     if (GD__FAULT("dup") || mode < 0 || fstat(fd, &s) < 0)
         return -1;
-    if ((mode & O_ACCMODE) == O_RDONLY) { /* poll() would only report that it is not ready */
+    if ((mode & O_ACCMODE) == O_RDONLY) { /* a write would always fail, and poll() reports only "not ready" */
         errno = EBADF;
         return -1;
     }
     if (S_ISFIFO(s.st_mode) || isatty(fd)) {
-        int again = open_again(fd); /* fails without /proc or on another user's terminal: then as below */
+        int again = open_again(fd); /* fails without /proc or on another user's terminal; then it is duplicated */
 
         *kind = FORWARD_NONBLOCKING;
         if (again >= 0)
@@ -332,7 +333,7 @@ static int forward_open(int fd, int *kind)
     return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-/* Moves fd out of 0..2, where the program or the other stream's forwarding would take it for a standard stream. */
+/* Moves fd out of 0..2. There the program, or the forwarding of the other stream, would use it as a standard stream. */
 static int move_above_stdio(int *fd)
 {
     if (*fd > STDERR_FILENO)
@@ -364,7 +365,7 @@ static int open_pipe(struct gd__output *o, int *child_fd)
         return gd__error_errno("cannot create a pipe for a worker's output");
     o->fd = ends[0];
     *child_fd = ends[1];
-    /* Only our end is non-blocking: the worker's writes block, as programs expect. */
+    /* Only our end is non-blocking. The worker's writes block, as programs expect. */
     if (move_above_stdio(&o->fd) < 0 || move_above_stdio(child_fd) < 0 || fcntl(o->fd, F_SETFL, O_NONBLOCK) < 0)
         return gd__error_errno("cannot set up the pipe for a worker's output");
     return 0;
@@ -399,7 +400,7 @@ fail:
 void gd__output_close(struct gd__output *o)
 {
     if (o->forward_fd >= 0)
-        flush(o); /* a last time: what is not accepted now is lost */
+        flush(o); /* for the last time: bytes that are not accepted now are lost */
     gd__loop_remove(o->loop, &o->watch);
     stop_forwarding(o);
     if (o->fd >= 0)

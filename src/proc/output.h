@@ -17,7 +17,7 @@ struct gd__output {
     struct gd__loop *loop;
     int fd;                         /* the read end; -1: none */
     int stream;                     /* 1 or 2 */
-    int forward_fd;                 /* output is copied to this duplicate of the caller's descriptor; -1: to fn */
+    int forward_fd;                 /* a copy of the caller's descriptor, to write the output to; -1: it goes to fn */
     struct gd__watch forward_watch; /* waits until forward_fd accepts more */
     gd__output_fn *fn;
     void *user;
@@ -31,22 +31,23 @@ struct gd__output {
     char held[GD__OUTPUT_CHUNK];
 };
 
-/* Makes a pipe and watches its read end. *child_fd is the write end (close-on-exec); the caller closes it after the
- * spawn. With forward_fd >= 0 the output is written there. That never blocks the loop: while forward_fd accepts no
+/* Makes a pipe and watches its read end. *child_fd is the write end (close-on-exec), which the caller closes after the
+ * spawn. With forward_fd >= 0 the output is written there. That never blocks the loop. While forward_fd accepts no
  * more, the pipe is not read, and the worker waits. */
 int gd__output_open(struct gd__output *o, struct gd__loop *loop, int stream, int forward_fd, gd__output_fn *fn,
                     void *user, int *child_fd);
 
-/* For text that goes to fn: while it is on hold the pipe is not read, and the worker waits once the pipe is full. */
+/* Only for text that goes to fn. While it is on hold, the pipe is not read, and the worker waits when the pipe is
+ * full. */
 void gd__output_hold(struct gd__output *o, bool hold);
 
-/* Reads what is in the pipe now (after the worker's death), without waiting for end of file. All of it goes into the
- * tail. What forward_fd does not accept at once is not forwarded. */
+/* Reads the bytes that are in the pipe now, without waiting for end of file. Called after the worker's death. All of
+ * them go into the tail. Bytes that forward_fd does not accept at once are not forwarded. */
 void gd__output_drain(struct gd__output *o);
 
-/* Copies the last lines, at most max_lines, to text. They are whole lines, unless the last line does not fit. The text
- * is NUL-terminated and has no newline at its end. Bytes that are not printable ASCII, tab, newline or >= 0x80 become
- * '?'. Returns the length; 0: the worker printed nothing. Works after gd__output_close() too. */
+/* Copies the last lines, at most max_lines, to text. They are whole lines, unless even the last line does not fit. The
+ * text is NUL-terminated and has no newline at its end. Bytes that are not printable ASCII, tab, newline or >= 0x80
+ * become '?'. Returns the length, or 0 if the worker printed nothing. Works after gd__output_close() too. */
 size_t gd__output_last_lines(const struct gd__output *o, unsigned max_lines, char *text, size_t size);
 
 void gd__output_close(struct gd__output *o); /* may be called twice */

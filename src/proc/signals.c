@@ -1,14 +1,14 @@
 /* SIGINT and SIGTERM, passed on to every run that subscribed, through eventfds.
  *
- * The handler may run on any thread at any instruction, so it takes no lock: subscribers are an array of atomics.
- * Unsubscribing is the delicate part, because a handler on another thread may have read the descriptor and not yet
+ * The handler may run on any thread at any instruction, so it takes no lock. Subscribers are an array of atomics.
+ * Unsubscribing is the difficult part, because a handler on another thread may have read the descriptor and not yet
  * written to it. So running handlers are counted, in one of two counts. A run that unsubscribes empties its slot, makes
  * new handlers use the other count, and sleeps until the old count is zero. (A single count might never reach zero if
- * many signals come.) All of this is sequentially consistent: a handler that is not waited for started later, and reads
- * the empty slot.
+ * many signals come.) All of this is sequentially consistent. So a handler that is not waited for has started later,
+ * and reads the empty slot.
  *
- * Our handler may also run without a subscriber: in a fork of the program, or between the last unsubscribing and the
- * return of the old handler. It then calls the handler that was installed before ours.
+ * Our handler may also run without a subscriber, in a fork of the program, or before the previous handler is restored.
+ * It then calls the previous handler.
  */
 #include "proc/signals.h"
 
@@ -31,12 +31,11 @@ static const int watched[N_SIGNALS] = { SIGINT, SIGTERM };
 
 static atomic_int slots[GD__SIGNAL_SUBSCRIBERS]; /* fd + 1; 0: free */
 static _Atomic uint32_t handlers_running[2];     /* also futexes: unsubscribing sleeps on them */
-static atomic_uint turn;                         /* the lowest bit says which of the two counts new handlers use */
+static atomic_uint turn;                         /* the lowest bit selects which of the two counts new handlers use */
 static atomic_bool someone_leaves;
 static _Atomic pid_t owner; /* the process that subscribed, not a fork of it */
 
-/* Used under the lock. Only the handler reads previous[] and displaced[] without it: they are set before it is
- * installed. */
+/* Used under the lock. Only the handler reads previous[] and displaced[] without the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_subscribers;
 static struct sigaction previous[N_SIGNALS];
@@ -55,16 +54,16 @@ static void hand_to_previous(int signal, siginfo_t *info, void *context)
     const struct sigaction *p = &previous[i];
     struct sigaction now;
 
-    /* Another handler is installed and has called ours: it decides what happens. */
+    /* Another handler is installed and has called ours. That handler decides what happens. */
     if (sigaction(signal, NULL, &now) < 0 || !handler_is_ours(&now))
         return;
     if (!(p->sa_flags & SA_SIGINFO) && p->sa_handler == SIG_IGN)
         return;
     if (!(p->sa_flags & SA_SIGINFO) && p->sa_handler == SIG_DFL) {
         sigaction(signal, p, NULL);
-        raise(signal); /* is delivered when our handler returns: the signal is blocked in it */
+        raise(signal); /* delivered when our handler returns, because it is blocked in our handler */
     } else if (displaced[i]) {
-        return; /* the previous handler may call ours in turn, for ever */
+        return; /* the previous handler may call ours again, without end */
     } else if (p->sa_flags & SA_SIGINFO) {
         p->sa_sigaction(signal, info, context);
     } else {
@@ -83,7 +82,7 @@ static int tell_subscribers(void)
         if (fd < 0)
             continue;
         n_told++;
-        /* Not write(), which is a cancellation point: a cancelled thread would stay counted for ever. */
+        /* Not write(), because it is a cancellation point, and a cancelled thread would stay counted for ever. */
         (void)syscall(SYS_write, fd, &one, sizeof one);
     }
     return n_told;
@@ -126,7 +125,7 @@ static void restore(int i)
     if (sigaction(watched[i], NULL, &now) == 0 && handler_is_ours(&now))
         sigaction(watched[i], &previous[i], NULL);
     else
-        displaced[i] = true; /* another handler is installed: it stays */
+        displaced[i] = true; /* another handler is installed and stays */
 }
 
 static int install_one(int i)
@@ -139,7 +138,7 @@ static int install_one(int i)
         sigaddset(&ours.sa_mask, watched[k]);
     if (GD__FAULT("sigaction") || sigaction(watched[i], &ours, &old) < 0)
         return gd__error_errno("cannot handle signal %d", watched[i]);
-    /* Our handler was already installed, in a fork or put back by another handler: then previous[] is still valid. */
+    /* If our handler was already installed (in a fork, or restored by another handler), previous[] is still valid. */
     if (!handler_is_ours(&old))
         previous[i] = old;
     return 0;
@@ -159,7 +158,7 @@ static int install(void)
     return 0;
 }
 
-/* Forgets the subscribers that a fork inherits: they belong to its parent. */
+/* Forgets the subscribers that a fork inherits, because they belong to its parent. */
 static void forget_inherited(void)
 {
     if (atomic_load(&owner) == getpid())
@@ -173,7 +172,7 @@ static void forget_inherited(void)
     atomic_store(&owner, getpid());
 }
 
-/* Blocks our signals while the lock is held: a previous handler may leave by longjmp() and never unlock it. */
+/* Blocks our signals while the lock is held, because a previous handler may leave by longjmp() and never unlock it. */
 static void lock_signals(sigset_t *mask)
 {
     sigset_t ours;
@@ -216,7 +215,7 @@ int gd__signals_subscribe(int fd)
     sigset_t mask;
 
     if (fd < 0)
-        return gd__error(GD_E_INVALID, "signals: no descriptor to tell");
+        return gd__error(GD_E_INVALID, "cannot subscribe to signals: the descriptor is negative");
     lock_signals(&mask);
     forget_inherited();
     int rc = subscribe_locked(fd);

@@ -1,4 +1,4 @@
-/* Device back ends: one const table of functions per vendor, and the struct that they fill in. */
+/* Device back ends: one constant table of functions per vendor, and the struct that they fill in. */
 #ifndef GD_GPU_BACKENDS_BACKEND_H
 #define GD_GPU_BACKENDS_BACKEND_H
 
@@ -17,7 +17,7 @@ enum { GD__WHY_MAX = 256 };
 
 /* One device, as its back end found it. */
 struct gd__found {
-    struct gd_device d; /* what users see; id is set when the visible devices are known */
+    struct gd_device d; /* the public part; id is set when the visible devices are known */
     const struct gd__backend *backend;
     void *handle, *gpu_handle; /* NVML handles of the device, and of the GPU that a MIG instance is part of */
     char gpu_uuid[96];         /* of that GPU, or d.uuid */
@@ -25,11 +25,11 @@ struct gd__found {
     int gi, ci;                /* ids of GPU instance and compute instance; -1: not a MIG instance */
     int runtime_number;        /* its number in the vendor's runtime: d.index, except for AMD */
     int number;                /* its number in a list reduced by a variable: see visible_list.h */
-    unsigned kfd_id;           /* AMD: the driver's id of it */
+    unsigned kfd_id;           /* AMD: its id in the driver */
     char directory[64];        /* in sysfs, below its root: "class/drm/renderD128/device" */
-    bool prohibited;           /* its compute mode admits no program */
+    bool prohibited;           /* its compute mode prohibits programs */
     bool mig_empty;            /* MIG is on but there is no instance: nothing can run on it */
-    bool has_cpus;             /* cpus is set; d.cpus may be too short for the text */
+    bool has_cpus;             /* cpus is set; d.cpus may be empty, because the text did not fit */
     cpu_set_t cpus;
 };
 
@@ -50,7 +50,7 @@ void gd__found_clear(struct gd__found_list *list);                            /*
 struct gd__backend {
     const char *name;
     enum gd_vendor vendor;
-    /* Adds the devices found, in any order. Finding none is not an error: then why gets a short reason. */
+    /* Adds the devices found, in any order. Finding none is not an error. Then a short reason is written to why. */
     int (*detect)(struct gd__found_list *out, char why[GD__WHY_MAX]);
     /* Reads memory, utilisation, temperature, power and processes. A figure that cannot be read becomes unknown. */
     void (*refresh)(struct gd__found *f);

@@ -1,8 +1,8 @@
 /* NVIDIA devices, through NVML.
  *
  * NVML also counts GPUs that this process may not open (in a container, for example). Those are skipped, as CUDA does.
- * The order of NVML is not relied on: devices are sorted by PCI bus id later. A GPU with MIG on is listed as its
- * instances. Each instance has a handle with its own memory and processes; temperature and power are those of its GPU.
+ * The order of NVML does not matter, because devices are sorted by PCI bus id later. A GPU with MIG on is listed as its
+ * instances. Each instance has its own handle, memory and processes. Its temperature and power are those of its GPU.
  */
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void copy_process(struct gd_device_process *out, const void *all, unsigne
     out->memory = memory == GD__NVML_NOT_KNOWN ? 0 : memory;
 }
 
-/* The list may grow between asking for its length and asking for its entries. */
+/* The list may grow between the call for its length and the call for its entries, so this is tried several times. */
 static int processes(const struct gd__found *f, struct gd_device_process *out, size_t max)
 {
     char why[GD__WHY_MAX];
@@ -194,7 +194,8 @@ static int detect(struct gd__found_list *out, char why[GD__WHY_MAX])
             return rc;
     }
     if (closed > 0)
-        snprintf(why, GD__WHY_MAX, "the driver reports %u, but this process may not open them", closed);
+        snprintf(why, GD__WHY_MAX, "the driver reports %u GPU%s, but this process may not open %s", closed,
+                 closed == 1 ? "" : "s", closed == 1 ? "it" : "them");
     else
         snprintf(why, GD__WHY_MAX, "the driver reports no GPU");
     return 0;

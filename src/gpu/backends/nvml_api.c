@@ -1,5 +1,5 @@
 /* Opens NVML. A loop over a table finds its symbols. Each entry has the possible names of a symbol, best first, and
- * says whether it is optional. nvmlInit takes tens of milliseconds and wakes the driver, so it is called once, when
+ * whether the symbol is optional. nvmlInit takes tens of milliseconds and wakes the driver, so it is called once, when
  * devices are first needed, and never undone. Handles stay valid as long as the process lives, and in forks of it.
  */
 #include "gpu/backends/nvml_api.h"
@@ -15,8 +15,8 @@
 
 #define LIBRARY "libnvidia-ml.so.1"
 
-static struct gd__nvml api; /* under the lock until started, then constant */
-static bool started;        /* under the lock */
+static struct gd__nvml api; /* protected by the lock until started is true, then constant */
+static bool started;        /* protected by the lock */
 
 static const struct {
     size_t slot; /* offset in struct gd__nvml */
@@ -35,8 +35,8 @@ static const struct {
     { SLOT(utilization), true, { "nvmlDeviceGetUtilizationRates" } },
     { SLOT(temperature), true, { "nvmlDeviceGetTemperature" } },
     { SLOT(power), true, { "nvmlDeviceGetPowerUsage" } },
-    /* The second version is preferred to the third: both have the same entries, except in some R535 drivers, where the
-     * third has longer ones. */
+    /* The second version is preferred to the third. Both have the same entries, except in some R535 drivers, where the
+     * entries of the third are longer. */
     { SLOT(processes), true, { "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3" } },
     { SLOT(processes_v1), true, { "nvmlDeviceGetComputeRunningProcesses" } },
     { SLOT(mig_mode), true, { "nvmlDeviceGetMigMode" } },
@@ -99,7 +99,7 @@ static bool start(char *why)
     const int rc = found.init();
     if (rc != GD__NVML_SUCCESS) {
         const char *reason = found.error_string(rc);
-        snprintf(why, GD__WHY_MAX, "NVML says: %s", reason ? reason : "it cannot start");
+        snprintf(why, GD__WHY_MAX, "NVML reports: %s", reason ? reason : "it cannot start");
         goto failed;
     }
     api = found;

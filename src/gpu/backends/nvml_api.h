@@ -96,20 +96,20 @@ struct gd__nvml {
     int (*events_free)(gd__nvml_events);
 };
 
-/* Returns NVML. The first call opens and starts it, and it is kept. On failure returns NULL and writes the reason to
+/* Returns NVML. The first call opens and starts it, and it stays open. On failure returns NULL and writes the reason to
  * why (of size GD__WHY_MAX). The next call tries again. */
 const struct gd__nvml *gd__nvml_open(char *why);
 const struct gd__nvml *gd__nvml_open_locked(char *why); /* the same with the module's lock held */
 
-/* A GPU and its UUID. The UUID is kept because a lost GPU cannot be asked for it. */
+/* A GPU and its UUID. The UUID is stored because a lost GPU does not report it. */
 struct gd__nvml_gpu {
     gd__nvml_device handle;
     char uuid[GD__NVML_TEXT];
 };
 
-/* Calls fn for the UUID of a GPU and for those of all its MIG instances. If gi, or gi and ci, are given, calls it only
- * for the MIG instances of that GPU instance, or that compute instance. For a lost GPU calls it only with the GPU's
- * UUID. */
+/* Calls fn for the UUID of a GPU and for those of all its MIG instances. If gi, or gi and ci, are not
+ * GD__NVML_NO_INSTANCE, calls it only for the MIG instances of that GPU instance or compute instance. For a lost GPU
+ * calls it only with the GPU's UUID. */
 typedef void gd__nvml_uuid_fn(void *user, const char *uuid);
 void gd__nvml_each_uuid(const struct gd__nvml *n, const struct gd__nvml_gpu *gpu, unsigned gi, unsigned ci,
                         gd__nvml_uuid_fn *fn, void *user);

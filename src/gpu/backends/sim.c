@@ -3,7 +3,7 @@
  *   GPU_DISPATCH_SIM=4
  *   GPU_DISPATCH_SIM=4,memory=8G,free=6G/2G,cpus=0-3,8/4-7,numa=0/1,name=Foo,mig=0/2,util=50,temp=40,power=75
  *
- * The number says how many GPUs there are. The settings after it describe them. Values separated by '/' are for one GPU
+ * The first number is the number of GPUs. The settings after it describe them. Values separated by '/' are for one GPU
  * each, and the last value is for all further GPUs. mig=2 gives a GPU two MIG instances. mig=on switches MIG on without
  * an instance. mode=prohibited sets the compute mode. power is in watts. The UUID of a device depends only on its
  * number, so it is the same in every process. Each refresh reads the variable again.
@@ -260,7 +260,7 @@ static int describe(struct gpu *g, const struct config *c, unsigned i)
 
 /* --- devices --- */
 
-/* Different for each n. The beginnings differ too, as those of real UUIDs do. */
+/* Makes a UUID that is different for each n. The beginnings differ too, like those of real UUIDs. */
 static void make_uuid(char *out, size_t size, const char *prefix, uint32_t n)
 {
     const uint32_t mixed = (n + 1) * UINT32_C(0x9E3779B1); /* the factor is odd: no two n have the same result */
@@ -348,7 +348,7 @@ int gd__sim_make(struct gd__found_list *out, unsigned count)
 
 static int detect(struct gd__found_list *out, char why[GD__WHY_MAX])
 {
-    (void)why; /* there is always a device, or an error */
+    (void)why; /* there is always at least one device, or an error */
     return gd__sim_make(out, 0);
 }
 

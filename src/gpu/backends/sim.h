@@ -9,7 +9,7 @@
 /* True if simulated devices are used instead of the real ones of this machine. */
 bool gd__sim_wanted(void);
 
-/* Makes count devices ("sim:4"), with the details of GPU_DISPATCH_SIM if that is set. */
+/* Makes count devices ("sim:4"), with the settings of GPU_DISPATCH_SIM if that is set. */
 int gd__sim_make(struct gd__found_list *out, unsigned count);
 
 #endif

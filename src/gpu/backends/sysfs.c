@@ -1,8 +1,8 @@
 /* AMD and Intel devices, through sysfs.
  *
  * AMD: ROCm can use the nodes of the KFD topology that have SIMD units. It numbers them in the order of those nodes,
- * not by PCI bus id. A node names the DRM device that has the figures. Intel: DRM devices with memory of their own. A
- * GPU that is part of the processor is not used.
+ * not by PCI bus id. A node names the DRM device that has the figures. Intel: DRM devices with their own memory are
+ * used. A GPU that is part of the processor is not used.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -71,7 +71,8 @@ static bool read_pci(struct gd__found *f)
 
 /* --- AMD --- */
 
-/* Every process that has opened KFD has a directory with a file per GPU, which says how much memory it has there. */
+/* Every process that has opened KFD has a directory with a file per GPU, which contains how much memory the process
+ * uses there. */
 static int amd_processes(const struct gd__found *f, struct gd_device_process *out, size_t max)
 {
     char directory[sizeof KFD_PROCESSES + 32], file[32];
@@ -120,7 +121,8 @@ static void amd_name(struct gd__found *f, const char *node)
     snprintf(f->d.name, sizeof f->d.name, "AMD GPU %04x", (unsigned)id & 0xffff);
 }
 
-/* False: this node is not a GPU, or this process may not use it (the contents of its files are then hidden). */
+/* Returns false if this node is not a GPU, or if this process may not use it (then the contents of its files are
+ * hidden). */
 static bool amd_describe(struct gd__found *f, unsigned number)
 {
     char node[sizeof KFD_NODES + 16], text[4096];
@@ -179,7 +181,7 @@ const struct gd__backend gd__amd_backend = {
 
 /* --- Intel --- */
 
-/* The files in which drivers (i915, xe) report how much memory of its own a card has. */
+/* The files in which drivers (i915, xe) report the size of a card's own memory. */
 static const struct {
     const char *directory; /* after "class/drm/card0/" */
     const char *total, *free;
@@ -188,7 +190,8 @@ static const struct {
     { "device/tile0", "physical_vram_size_bytes", NULL },
 };
 
-/* False: the card has no memory of its own. The memory counts as known only if the free memory is known too. */
+/* Returns false if the card has no memory of its own. The memory counts as known only if the free memory is known
+ * too. */
 static bool intel_read_memory(struct gd__found *f)
 {
     uint64_t total, available;

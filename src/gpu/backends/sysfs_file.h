@@ -9,10 +9,10 @@
 
 enum { GD__SYSFS_PATH_MAX = 1024 };
 
-/* The path of directory/name below the root; name may be NULL. False if it is too long. */
+/* Writes the path of directory/name below the root. name may be NULL. Returns false if the path is too long. */
 bool gd__sysfs_path(char out[GD__SYSFS_PATH_MAX], const char *directory, const char *name);
 
-/* Reads the file, without white space at its end. False if it is empty, does not exist or cannot be read. */
+/* Reads the file, without white space at its end. Returns false if it is empty, does not exist or cannot be read. */
 bool gd__sysfs_read(const char *directory, const char *name, char *out, size_t size);
 
 /* Reads a file that contains one number, decimal or 0x... */
@@ -23,7 +23,8 @@ bool gd__sysfs_property(const char *text, const char *key, uint64_t *out);
 
 DIR *gd__sysfs_open(const char *directory); /* NULL: it does not exist */
 
-/* The number in a name that consists of beginning and digits: 12 for "card12" and "card". Otherwise -1. */
+/* Returns the number in a name that consists of `beginning` and digits: 12 for "card12" and "card". Otherwise returns
+ * -1. */
 int gd__sysfs_numbered(const char *name, const char *beginning);
 
 #endif

@@ -1,10 +1,10 @@
 /* Reports failures of devices.
  *
- * One thread per source (the driver; a FIFO for simulated devices) waits in that source and lives as long as the
- * process: only an event can wake a thread that waits for events of NVML. The first subscriber starts the threads. They
- * receive no signals, which are for the program.
+ * There is one thread per source (the driver, or a FIFO for simulated devices). It waits in that source until the
+ * process ends, because only an event can wake a thread that waits for events of NVML. The first subscriber starts the
+ * threads. They receive no signals, because signals are for the program.
  *
- * A callback is called without the lock, but its subscription is marked as being called. Unsubscribing waits until that
+ * A callback is called without the lock, but its subscriber is marked as being called. Unsubscribing waits until that
  * call has ended, unless the callback itself unsubscribes. A forked child has none of these threads and no subscribers.
  * It can subscribe again.
  */
@@ -26,7 +26,7 @@ struct subscriber {
     int token;
     gd__health_fn *fn;
     void *user;
-    bool gone;           /* the thread that is calling it frees it */
+    bool gone;           /* it has unsubscribed; the thread that is calling it frees it */
     unsigned long heard; /* the number of the last report it got */
     bool called;         /* fn is being called, by the thread below */
     pthread_t caller;
@@ -40,7 +40,7 @@ static struct subscriber *subscribers;
 static bool running[N_SOURCES];
 static int last_token;
 static unsigned long n_reports;
-static bool reporting; /* one report at a time, so that every subscriber gets all in order */
+static bool reporting; /* one report at a time, so that every subscriber gets all reports in order */
 static unsigned forks_seen;
 static pthread_cond_t call_ended = PTHREAD_COND_INITIALIZER;
 
@@ -51,15 +51,15 @@ static pthread_cond_t call_ended = PTHREAD_COND_INITIALIZER;
  *
  *   IGNORE    No action (IGNORE), or the Xid only comments on another Xid that is reported too (45, 154).
  *   PROCESS   RESTART_APP, and the cause is in the application (CHECK_APP/CUDA and the workflows of 13 and 31). The
- *             driver has reported the error to the process that caused it. Its worker fails the task, which is charged.
- *             NVML does not say which process that is. Restarting all of them, uncharged, would let a task that always
- *             causes it run for ever.
+ *             driver has reported the error to the process that caused it. The worker of that process fails the task,
+ *             which is charged. NVML does not report which process it is. If all workers were restarted and no task
+ *             were charged, a task that always causes the error would run for ever.
  *   RESTART   RESTART_APP, and the cause is in the hardware or the driver (CONTACT_SUPPORT, INVESTIGATE_SW, 94).
  *   RETIRE    RESET_GPU, RESTART_VM, RESTART_BM, CHECK_MECHANICALS, and the workflows of 48 and of NVLink, which depend
  *             on facts that NVML does not report.
  *
- * An Xid that is not in this table retires the device: one that the catalogue calls unused, has no action for, or does
- * not know. */
+ * An Xid that is not in this table retires the device. Such an Xid is unused in the catalogue, has no action there, or
+ * is not in the catalogue. */
 enum action { IGNORE, PROCESS, RESTART, RETIRE };
 
 static const struct xid {
@@ -215,7 +215,7 @@ static void *watch(void *arg)
     const struct gd__health_source *source = arg;
     while (source->watch())
         ;
-    return NULL; /* running stays set: a source that has ended is not started again */
+    return NULL; /* running stays set, so that a source that has ended is not started again */
 }
 
 static bool start_thread(const struct gd__health_source *source)
@@ -239,7 +239,7 @@ static bool start_source(size_t i)
     return running[i];
 }
 
-/* In a forked child: forgets the threads and subscribers, which belong to the parent. */
+/* In a forked child, forgets the threads and subscribers, which belong to the parent. */
 static void forget_parent(void)
 {
     const unsigned forks = gd__gpu_forks();

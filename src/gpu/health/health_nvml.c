@@ -1,5 +1,5 @@
-/* Xid events of NVIDIA devices. The thread waits in nvmlEventSetWait. If a GPU is lost, that call returns only this
- * error, again and again. So the lost GPU is found, reported, and left out of a new set of events.
+/* Xid events of NVIDIA devices. The thread waits in nvmlEventSetWait. After a GPU is lost, that call always returns
+ * this error at once. So the lost GPU is found, reported, and left out of a new set of events.
  */
 #include <limits.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "gpu/backends/nvml_api.h"
 #include "gpu/health/health.h"
 
-/* About 25 days: the largest value that fits if NVML treats it as a signed int. */
+/* About 25 days. This is the largest value that is valid if NVML treats it as a signed int. */
 #define WAIT_MS ((unsigned)INT_MAX)
 
 static struct {
@@ -33,7 +33,8 @@ static bool has_xids(gd__nvml_device gpu)
            (state.n->event_types(gpu, &types) == GD__NVML_SUCCESS && types & GD__NVML_EVENT_XID);
 }
 
-/* Makes a new set of events for all watched GPUs. GPUs without events are dropped. False: no GPU has events. */
+/* Makes a new set of events for all watched GPUs. GPUs without events are dropped. Returns false if no GPU has
+ * events. */
 static bool make_events(void)
 {
     unsigned kept = 0;
@@ -64,7 +65,7 @@ static bool list_gpus(void)
     return state.gpus != NULL;
 }
 
-/* After a fork the driver's end of the events is shared with the parent, so it is left alone. */
+/* After a fork the set of events in the driver is shared with the parent, so it is not freed. */
 static void close_nvml(bool forked)
 {
     if (!forked)
@@ -104,7 +105,8 @@ static bool is_lost(gd__nvml_device gpu)
     return state.n->memory(gpu, &memory) == GD__NVML_GPU_IS_LOST;
 }
 
-/* Reports lost GPUs and continues without them. False: no GPU is left to watch, or no lost GPU was found. */
+/* Reports lost GPUs and continues without them. Returns false if no GPU is left to watch, or if no lost GPU was
+ * found. */
 static bool drop_lost(void)
 {
     const unsigned before = state.n_gpus;

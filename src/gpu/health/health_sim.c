@@ -46,7 +46,7 @@ static bool open_sim(void)
     if (!path || stat(path, &s) < 0)
         return false;
     const bool fifo = S_ISFIFO(s.st_mode);
-    const bool watched = fifo || watch_file(path); /* before it is read, so that nothing is missed */
+    const bool watched = fifo || watch_file(path); /* before it is read, so that no change is missed */
     if (watched)
         state.fd = gd__fd_above_stdio(open(path, (fifo ? O_RDWR : O_RDONLY) | O_CLOEXEC));
     if (state.fd >= 0)
@@ -55,7 +55,7 @@ static bool open_sim(void)
     return false;
 }
 
-/* Reports an Xid by index: for the GPU, and for its MIG instances if it has any. */
+/* Reports an Xid of the GPU with that index, and of its MIG instances if it has any. */
 static void report_index(unsigned index, unsigned xid)
 {
     struct gd__found_list made = { 0 };

@@ -61,7 +61,7 @@ TEST(libraries_that_cannot_be_used)
     use("fake_nvml");
     setenv("FAKE_NVML_INIT", "9", 1);
     CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
-    CHECK_CONTAINS(gd_error_text(), "NVIDIA: NVML says: Driver Not Loaded;");
+    CHECK_CONTAINS(gd_error_text(), "NVIDIA: NVML reports: Driver Not Loaded;");
     unsetenv("FAKE_NVML_INIT"); /* as if the driver was loaded later */
     struct gd_devices *list = devices("auto");
     CHECK_EQ(gd_devices_count(list), 2);
