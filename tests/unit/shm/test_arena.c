@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arena's bookkeeping, checked against a plain list of the allocated blocks. No two blocks overlap, all lie inside
- * the arena and are aligned. When everything is freed, the whole arena can be allocated in one piece again.
+ * The arena, checked against a plain list of the allocated blocks. Blocks do not overlap, are inside the arena and are
+ * aligned. When all blocks are freed, the whole arena can be allocated as one block again.
  */
 #include "support/test.h"
 
@@ -54,7 +54,7 @@ TEST(freed_memory_is_used_again)
     }
 }
 
-TEST(low_addresses_come_first)
+TEST(low_addresses_are_used_first)
 {
     open_arena(64 * MB);
     uint64_t a = get(MB), b = get(MB), c = get(MB);
@@ -64,7 +64,7 @@ TEST(low_addresses_come_first)
     CHECK_EQ(get(MB), a);
 }
 
-TEST(neighbours_are_joined_whatever_the_order)
+TEST(free_neighbours_are_joined_in_any_order)
 {
     int orders[][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
     for (int i = 0; i < 6; i++) {
@@ -78,7 +78,7 @@ TEST(neighbours_are_joined_whatever_the_order)
     }
 }
 
-TEST(used_counts_what_is_out)
+TEST(used_counts_the_allocated_bytes)
 {
     open_arena(64 * MB);
     CHECK_EQ(gd__arena_used(arena), 0);
@@ -112,7 +112,7 @@ TEST(the_whole_arena_can_be_allocated)
     get(1);
 }
 
-TEST(an_arena_too_small_for_slabs_still_serves_small_blocks)
+TEST(an_arena_too_small_for_slabs_still_allocates_small_blocks)
 {
     open_arena(9 * PAGE);
     for (int i = 0; i < 8; i++)
@@ -120,15 +120,16 @@ TEST(an_arena_too_small_for_slabs_still_serves_small_blocks)
     CHECK_EQ(gd__arena_alloc(arena, 100), 0);
 }
 
-/* A thousand free runs are longer than a slab, but none of them has 128 KiB at a multiple of 128 KiB. */
-TEST(a_slab_is_found_without_a_look_at_every_free_run)
+/* There are a thousand free ranges longer than a slab. None of them contains 128 KiB that begin at a multiple of 128
+ * KiB, as a slab needs. */
+TEST(a_slab_is_found_without_a_search_through_all_free_ranges)
 {
     enum { RUNS = 1000, LONG = 192 * KB, SHORT = 64 * KB };
     static uint64_t runs[RUNS];
     open_arena(512 * MB);
     for (int i = 0; i < RUNS; i++) {
         runs[i] = get(LONG);
-        get(SHORT); /* keeps its neighbours apart */
+        get(SHORT); /* separates the free ranges */
     }
     for (int i = 0; i < RUNS; i++)
         gd__arena_free(arena, runs[i], LONG);
@@ -138,7 +139,7 @@ TEST(a_slab_is_found_without_a_look_at_every_free_run)
     CHECK_EQ(get(LONG), runs[0]);
 }
 
-TEST(small_blocks_do_not_keep_large_ones_out)
+TEST(empty_slabs_do_not_prevent_a_large_block)
 {
     open_arena(PAGE + 4 * MB);
     for (uint64_t size = 64; size <= 32 * KB; size += 640)
@@ -152,12 +153,12 @@ TEST(an_arena_needs_a_page)
     CHECK_EQ(gd__arena_open(&arena, PAGE, 2 * PAGE - 1, 1), GD_E_INVALID);
     CHECK(arena == NULL);
     CHECK_EQ(gd__arena_open(&arena, 0, 2 * PAGE, 1), 0);
-    CHECK_EQ(get(1), PAGE); /* offset 0 means failure, so it is never given out */
+    CHECK_EQ(get(1), PAGE); /* offset 0 means failure, so no block begins there */
     gd__arena_close(&arena);
     gd__arena_close(&arena);
 }
 
-/* ---- random use against a model ---- */
+/* ---- random use, compared with a model ---- */
 
 enum { BLOCKS = 1000 };
 static struct {
@@ -226,7 +227,7 @@ TEST(random_use_when_nearly_full)
         random_use(seed, 10 * MB, 50000);
 }
 
-/* ---- the other thread ---- */
+/* ---- blocks freed by another thread ---- */
 
 enum { PASSED = 200000, RING = 1024 };
 static struct {
@@ -260,13 +261,13 @@ TEST(another_thread_may_free)
         atomic_store_explicit(&passed_tail, i + 1, memory_order_release);
     }
     pthread_join(thread, NULL);
-    get(1); /* takes in what was freed */
+    get(1); /* also processes the blocks that the thread freed */
     CHECK_EQ(gd__arena_used(arena), 64);
     gd__arena_close(&arena);
 }
 
 #ifdef GD_TEST_HOOKS
-TEST(any_failing_allocation_is_survived)
+TEST(any_allocation_may_fail)
 {
     for (unsigned long n = 1; n < 40; n++) {
         gd__fault_begin(n);

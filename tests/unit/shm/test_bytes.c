@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The memory of results: taken, bound to records, released in their order.
+ * The memory of results: it is allocated, bound to records, and released in the order of the records.
  */
 #include "support/test.h"
 
@@ -25,7 +25,7 @@ static uint64_t get(uint64_t size)
     return offset;
 }
 
-TEST(room_comes_back_when_released)
+TEST(memory_is_free_again_after_the_release)
 {
     open_bytes(PAGE + MB);
     uint64_t offset = get(MB);
@@ -38,7 +38,7 @@ TEST(room_comes_back_when_released)
     gd__bytes_close(&bytes);
 }
 
-TEST(dropped_room_comes_back_at_once)
+TEST(dropped_memory_is_free_again_at_once)
 {
     open_bytes(PAGE + MB);
     for (int i = 0; i < 100; i++)
@@ -60,11 +60,11 @@ TEST(binding_and_dropping_in_any_order)
             gd__bytes_bind(bytes, block[order[i]], (uint64_t)i);
     }
     gd__bytes_release(bytes, 100);
-    CHECK_EQ(get(63 * MB), PAGE); /* everything is released */
+    CHECK_EQ(get(63 * MB), PAGE); /* all memory is free */
     gd__bytes_close(&bytes);
 }
 
-TEST(memory_once_touched_is_used_again)
+TEST(memory_that_was_used_is_used_again)
 {
     open_bytes((uint64_t)1 << 40);
     uint64_t highest = 0;
@@ -87,7 +87,7 @@ TEST(larger_than_the_region_is_an_error)
     gd__bytes_close(&bytes);
 }
 
-TEST(a_large_block_fits_beside_small_ones_still_out)
+TEST(a_large_block_fits_beside_small_blocks_in_use)
 {
     open_bytes(64 * MB);
     for (uint64_t record = 0; record < 1000; record++)
@@ -97,7 +97,7 @@ TEST(a_large_block_fits_beside_small_ones_still_out)
     gd__bytes_close(&bytes);
 }
 
-/* The blocks in use, as the test itself keeps track of them. */
+/* The test's own list of the blocks in use. */
 enum { OUT = 4096 };
 static struct {
     uint64_t offset, size;
@@ -129,7 +129,7 @@ TEST(random_use_never_overlaps)
     gd__bytes_close(&bytes);
 }
 
-TEST(closing_with_blocks_out_is_fine_and_twice)
+TEST(closing_with_blocks_in_use_and_closing_twice_are_allowed)
 {
     open_bytes(PAGE + MB);
     gd__bytes_bind(bytes, get(10), 0);
@@ -139,7 +139,7 @@ TEST(closing_with_blocks_out_is_fine_and_twice)
 }
 
 #ifdef GD_TEST_HOOKS
-TEST(any_failing_allocation_is_survived)
+TEST(any_allocation_may_fail)
 {
     int failures = 0;
     for (unsigned long n = 1; n < 30; n++) {

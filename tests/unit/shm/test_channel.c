@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Both ends of a channel, step by step in one thread: what each call does to the other side, which side rings when,
- * what the dispatcher refuses to believe, what the worker refuses to open. test_ring_threads.c uses two threads.
+ * Both ends of a channel, step by step in one thread: the effect of each call on the other side, when a side rings the
+ * bell (wakes the other side), which values the dispatcher rejects, and what the worker refuses to open.
+ * test_ring_threads.c uses two threads.
  */
 #include "support/test.h"
 
@@ -102,7 +103,7 @@ static uint64_t rings(int bell)
     return read(bell, &n, sizeof n) == sizeof n ? n : 0;
 }
 
-/* The number of rings of the worker's bell since the last call. */
+/* Returns how often the bell of the worker was rung since the last call. */
 static uint32_t worker_rings(void)
 {
     static uint32_t heard;
@@ -141,7 +142,7 @@ TEST(the_worker_finds_its_configuration)
     gd__channel_close(&c);
 }
 
-TEST(closing_gives_everything_back_and_is_fine_twice)
+TEST(closing_frees_everything_and_may_be_repeated)
 {
     open_arena();
     int before = open_fds();
@@ -173,7 +174,7 @@ TEST(capacities_must_be_powers_of_two)
     }
 }
 
-TEST(a_boot_message_that_makes_no_sense_is_refused)
+TEST(an_invalid_boot_message_is_refused)
 {
     open_channel();
     int before = open_fds();
@@ -191,7 +192,7 @@ TEST(a_boot_message_that_makes_no_sense_is_refused)
     }
 }
 
-TEST(a_configuration_that_makes_no_sense_is_refused)
+TEST(an_invalid_configuration_is_refused)
 {
     open_channel();
     struct gd__worker_config good = c.out->config, *config = &c.out->config;
@@ -223,7 +224,7 @@ TEST(missing_descriptors_are_refused)
 
 /* ---- tasks ---- */
 
-TEST(nothing_is_seen_before_it_is_published)
+TEST(tasks_are_not_visible_before_they_are_published)
 {
     open_both();
     CHECK_EQ(gd__port_poll(&p), 0);
@@ -241,7 +242,7 @@ TEST(nothing_is_seen_before_it_is_published)
     CHECK_EQ(p.next, 2);
 }
 
-TEST(a_batch_is_claimed_whole_or_not_at_all)
+TEST(a_batch_is_claimed_completely_or_not_at_all)
 {
     open_both();
     give(3);
@@ -277,10 +278,10 @@ TEST(unpublished_tasks_are_taken_back_too)
     CHECK(!gd__port_claim(&p, 1));
     gd__channel_publish(&c);
     CHECK(gd__port_claim(&p, 2));
-    CHECK_EQ(gd__channel_take_back(&c, 100), 4); /* more than there is */
+    CHECK_EQ(gd__channel_take_back(&c, 100), 4); /* more tasks than there are */
 }
 
-TEST(taken_back_positions_hold_other_tasks_later)
+TEST(positions_of_tasks_taken_back_are_used_again)
 {
     open_both();
     give(4);
@@ -292,7 +293,7 @@ TEST(taken_back_positions_hold_other_tasks_later)
     CHECK_EQ(gd__port_task(&p, 1)->task_id, 99);
 }
 
-TEST(a_worker_that_lies_about_its_claims_only_keeps_more_tasks)
+TEST(a_worker_that_claims_too_much_only_keeps_more_tasks)
 {
     open_both();
     give(4);
@@ -300,12 +301,12 @@ TEST(a_worker_that_lies_about_its_claims_only_keeps_more_tasks)
     CHECK_EQ(gd__channel_take_back(&c, 0), 4);
     CHECK_EQ(c.task_tail, 4);
     append(2);
-    CHECK_EQ(gd__channel_take_back(&c, 1), 4); /* tasks that it never saw can always be taken back */
+    CHECK_EQ(gd__channel_take_back(&c, 1), 4); /* unpublished tasks can always be taken back */
     p.out->claimed = 0;
     CHECK_EQ(gd__channel_take_back(&c, 1), 1);
 }
 
-TEST(the_ring_goes_round)
+TEST(the_ring_wraps_around)
 {
     open_both();
     struct gd__result_slot out;
@@ -320,7 +321,7 @@ TEST(the_ring_goes_round)
     }
 }
 
-TEST(stop_ends_waiting_once_nothing_is_left)
+TEST(stop_ends_the_wait_when_no_task_is_left)
 {
     open_both();
     give(1);
@@ -386,7 +387,7 @@ TEST(results_come_in_order_with_their_bytes)
     CHECK(!gd__channel_has_result(&c));
 }
 
-TEST(a_tail_that_makes_no_sense_is_refused)
+TEST(an_invalid_tail_is_refused)
 {
     open_both();
     struct gd__result_slot out;
@@ -403,7 +404,7 @@ TEST(a_tail_that_makes_no_sense_is_refused)
         CHECK_EQ(c.result_head, 3);
     }
     commit(3);
-    p.out->tail = 3 + RESULTS; /* full: that is possible */
+    p.out->tail = 3 + RESULTS; /* the ring is full, which is valid */
     CHECK_EQ(next(&out), 1);
 }
 
@@ -415,7 +416,7 @@ static int next_of(struct gd__result_slot record)
     return next(&out);
 }
 
-TEST(records_of_no_kind_are_refused)
+TEST(records_of_an_unknown_kind_are_refused)
 {
     open_both();
     for (int kind = 0; kind < 256; kind++) {
@@ -424,7 +425,7 @@ TEST(records_of_no_kind_are_refused)
     }
 }
 
-TEST(bytes_in_the_slot_are_at_most_what_it_holds)
+TEST(an_inline_size_larger_than_the_slot_is_refused)
 {
     open_both();
     for (int size = 0; size < 255; size++) {
@@ -463,7 +464,7 @@ TEST(bytes_outside_of_the_region_are_refused)
     }
 }
 
-TEST(random_bytes_are_survived)
+TEST(random_bytes_do_no_harm)
 {
     open_both();
     srand(11);
@@ -512,13 +513,13 @@ TEST(a_sleeping_worker_is_rung_once_per_sleep)
     gd__channel_done(&c, 0, 0);
     CHECK_EQ(worker_rings(), 1);
     p.out->sleeping = 3;
-    gd__channel_publish(&c); /* nothing new */
+    gd__channel_publish(&c); /* there is no new task */
     CHECK_EQ(worker_rings(), 0);
     gd__channel_stop(&c);
     CHECK_EQ(worker_rings(), 1);
 }
 
-TEST(a_sleep_without_a_number_is_rung_each_time)
+TEST(a_sleep_number_of_1_is_rung_each_time)
 {
     open_both();
     p.out->sleeping = 1;
@@ -534,7 +535,7 @@ TEST(a_sleeping_dispatcher_is_rung_once_per_sleep)
     arena_head->sleeping = 2;
     CHECK(gd__port_claim(&p, 1));
     gd__port_flush(&p);
-    CHECK_EQ(rings(c.result_bell), 0); /* nothing was committed */
+    CHECK_EQ(rings(c.result_bell), 0); /* no result was committed */
     commit(0);
     CHECK_EQ(rings(c.result_bell), 0);
     CHECK(gd__port_claim(&p, 1));
@@ -548,18 +549,18 @@ TEST(a_sleeping_dispatcher_is_rung_once_per_sleep)
     CHECK_EQ(rings(c.result_bell), 1);
 }
 
-TEST(a_claim_given_up_at_the_wrong_moment_is_rung)
+TEST(a_worker_that_gives_up_a_claim_and_sleeps_is_rung)
 {
     open_both();
     give(2);
-    p.out->claimed = 1;  /* as if the worker had claimed, */
-    p.out->sleeping = 2; /* seen the lower limit below, given up and gone to sleep before we read its claim */
+    p.out->claimed = 1;  /* as if the worker had claimed a task, */
+    p.out->sleeping = 2; /* seen the lower limit of the call below, given up its claim and gone to sleep */
     CHECK_EQ(gd__channel_take_back(&c, 0), 1);
     CHECK_EQ(c.out->limit, 1);
     CHECK_EQ(worker_rings(), 1);
 }
 
-TEST(a_full_bell_blocks_no_side)
+TEST(a_full_bell_does_not_block)
 {
     open_both();
     uint64_t most = UINT64_MAX - 1;
@@ -571,12 +572,12 @@ TEST(a_full_bell_blocks_no_side)
     CHECK_EQ(rings(c.result_bell), most);
 }
 
-TEST(stray_rings_do_not_end_a_wait)
+TEST(a_ring_without_a_reason_does_not_end_a_wait)
 {
     open_both();
     pid_t pid = fork();
     if (pid == 0) {
-        for (;;) { /* until it sleeps for the second time: a stray ring has been swallowed */
+        for (;;) { /* ring until the worker sleeps for the second time */
             uint32_t sleep = atomic_load(&c.in->sleeping);
             if (sleep > 2)
                 break;
@@ -592,7 +593,7 @@ TEST(stray_rings_do_not_end_a_wait)
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
-TEST(waiting_flushes_what_was_committed)
+TEST(a_wait_flushes_committed_results)
 {
     open_both();
     arena_head->sleeping = 2;
@@ -602,7 +603,7 @@ TEST(waiting_flushes_what_was_committed)
     CHECK_EQ(rings(c.result_bell), 1);
 }
 
-TEST(a_worker_that_cannot_ring_says_so_and_dies)
+TEST(a_worker_that_cannot_ring_prints_a_message_and_aborts)
 {
     open_both();
     int pipes[2];
@@ -633,7 +634,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * GD__NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-TEST(spinning_ends_in_sleep)
+TEST(the_worker_sleeps_after_spinning)
 {
     open_both();
     p.config.spin_ns = 2 * GD__NS_PER_MS;
@@ -667,7 +668,7 @@ TEST(any_failing_call_is_an_error_without_a_leak)
         CHECK_CONTAINS(gd_error_text(), "channel to worker 3: ");
         CHECK_EQ(open_fds(), before);
     }
-    CHECK_EQ(failures, 9); /* two regions of four calls, a bell */
+    CHECK_EQ(failures, 9); /* two regions with four calls each, and a bell */
     before = open_fds();
     failures = 0;
     for (unsigned long n = 1;; n++) {
@@ -681,7 +682,7 @@ TEST(any_failing_call_is_an_error_without_a_leak)
         CHECK_EQ(code, GD_E_NO_MEMORY);
         CHECK_EQ(open_fds(), before);
     }
-    CHECK_GE(failures, 5); /* three mappings, the books of the result bytes */
+    CHECK_GE(failures, 5); /* three mappings, and the allocations of gd__bytes_open() */
 }
 #endif
 

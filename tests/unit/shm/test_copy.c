@@ -47,7 +47,7 @@ static void check_copy(size_t from_skew, size_t to_skew, size_t size)
     CHECK(all_are(to + EDGE / 2 + to_skew + size, EDGE + EDGE / 2 - to_skew, 0xa5));
 }
 
-TEST(small_ones)
+TEST(small_copies)
 {
     make(1000);
     for (size_t size = 0; size < 200; size++)
@@ -55,7 +55,7 @@ TEST(small_ones)
     drop();
 }
 
-TEST(large_ones_of_any_length)
+TEST(large_copies_of_any_length)
 {
     make(LARGE + EDGE);
     for (size_t more = 0; more < 130; more += 13)
@@ -63,7 +63,7 @@ TEST(large_ones_of_any_length)
     drop();
 }
 
-TEST(large_ones_at_any_place)
+TEST(large_copies_at_any_alignment)
 {
     static const size_t skews[] = { 0, 1, 15, 16, 17, 32, 63 };
     enum { N = sizeof skews / sizeof *skews };
@@ -73,7 +73,7 @@ TEST(large_ones_at_any_place)
     drop();
 }
 
-TEST(just_below_and_above_the_border)
+TEST(sizes_just_below_and_above_the_threshold)
 {
     make(LARGE + EDGE);
     check_copy(3, 5, LARGE - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Huge pages on demand: the content of neighbouring blocks is kept, the kernel is never asked twice, and a kernel
- * without huge pages does no harm.
+ * Huge pages on demand. Neighbouring blocks keep their content. The kernel is asked for an extent only once. A kernel
+ * without huge pages causes no problem.
  */
 #include "shm/extents.h"
 
@@ -31,7 +31,7 @@ static void open_all(size_t size)
 {
     CHECK_EQ(gd__region_create(&region, "test", size, size, GD__REGION_WE_WRITE), 0);
     gd__extents_open(&extents, &region);
-    extents.slow_ns = UINT32_MAX; /* however slow this machine is */
+    extents.slow_ns = UINT32_MAX; /* so that a slow machine does not turn the feature off */
 }
 
 static void close_all(void)
@@ -40,7 +40,7 @@ static void close_all(void)
     gd__region_close(&region);
 }
 
-/* Whether this kernel makes huge pages of shared memory when it is asked to. */
+/* Returns true if this kernel makes huge pages of shared memory on request. */
 static bool kernel_can(void)
 {
     struct gd__region r;
@@ -58,7 +58,7 @@ static uint64_t bytes_used(void)
     return (uint64_t)status.st_blocks * 512;
 }
 
-/* Never 0, since 0 is written to touch a page. */
+/* Never returns 0, because the library writes 0 to touch a page. */
 static unsigned char pattern(uint64_t offset)
 {
     return (unsigned char)(offset * 31 >> 3) | 1;
@@ -78,12 +78,12 @@ static bool has_pattern(const unsigned char *base, uint64_t offset, uint64_t siz
     return true;
 }
 
-TEST(all_extents_of_a_block_are_there_at_once)
+TEST(all_extents_of_a_block_are_allocated_at_once)
 {
     if (!kernel_can())
         SKIP("no huge pages on demand here");
     open_all(SIZE);
-    gd__extents_fill(&extents, EXTENT - PAGE, 2 * EXTENT); /* begins in the first, ends in the third */
+    gd__extents_fill(&extents, EXTENT - PAGE, 2 * EXTENT); /* begins in the first extent and ends in the third */
     CHECK_EQ(bytes_used(), (uint64_t)3 * EXTENT);
     CHECK(!extents.off);
     close_all();
@@ -115,7 +115,7 @@ TEST(a_reader_sees_the_same_memory_before_and_after)
     close_all();
 }
 
-TEST(an_extent_is_asked_for_once)
+TEST(an_extent_is_requested_once)
 {
     open_all(SIZE);
     CHECK(gd__extents_would_fill(&extents, EXTENT, EXTENT));
@@ -123,12 +123,12 @@ TEST(an_extent_is_asked_for_once)
     CHECK(!gd__extents_would_fill(&extents, EXTENT, EXTENT));
     CHECK(!gd__extents_would_fill(&extents, EXTENT + EXTENT / 2, EXTENT / 2));
     write_pattern(EXTENT, EXTENT);
-    gd__extents_fill(&extents, EXTENT, EXTENT); /* would overwrite a byte if it did anything */
+    gd__extents_fill(&extents, EXTENT, EXTENT); /* must do nothing; otherwise it would overwrite a byte */
     CHECK(has_pattern(region.base, EXTENT, EXTENT));
     close_all();
 }
 
-TEST(extents_between_filled_ones_are_not_left_out)
+TEST(extents_between_filled_extents_are_filled_too)
 {
     if (!kernel_can())
         SKIP("no huge pages on demand here");
@@ -172,8 +172,8 @@ TEST(a_region_smaller_than_an_extent)
     close_all();
 }
 
-/* Extents whose offsets in file and address space do not match cannot be huge pages. */
-static void open_askew(size_t size)
+/* Maps the file so that its extents are not aligned in the address space. Such extents cannot be huge pages. */
+static void open_misaligned(size_t size)
 {
     const int fd = memfd_create("askew", MFD_CLOEXEC);
     CHECK_EQ(ftruncate(fd, (off_t)size), 0);
@@ -187,7 +187,7 @@ static void open_askew(size_t size)
 
 TEST(a_kernel_that_refuses_is_not_asked_again)
 {
-    open_askew(SIZE);
+    open_misaligned(SIZE);
     gd__extents_fill(&extents, 0, 3 * (uint64_t)EXTENT);
     CHECK(extents.off);
     CHECK(!gd__extents_would_fill(&extents, 4 * (uint64_t)EXTENT, EXTENT));
@@ -205,7 +205,7 @@ TEST(a_kernel_that_is_slow_is_not_asked_again)
     extents.slow_ns = 0;
     gd__extents_fill(&extents, 0, SIZE);
     CHECK(extents.off);
-    CHECK_LT(bytes_used(), SIZE); /* and not for the rest of this block */
+    CHECK_LT(bytes_used(), SIZE); /* not even for the rest of this block */
     close_all();
 }
 
@@ -220,7 +220,7 @@ TEST(a_block_of_many_steps)
     close_all();
 }
 
-TEST(no_memory_for_the_map_does_no_harm)
+TEST(without_memory_for_the_map_nothing_is_filled)
 {
     open_all(SIZE);
     gd__fault_begin(1);

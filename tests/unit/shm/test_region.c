@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sealed shared memory: which side can write it, that it cannot be resized, what limits do to it, what is refused.
+ * Sealed shared memory: which side can write to it, that its size is fixed, the effect of limits, and which descriptors
+ * are refused.
  */
 #include "support/test.h"
 
@@ -16,7 +17,7 @@ enum { PAGE = 4096 };
 
 static struct gd__region region = GD__REGION_NONE;
 
-/* Descriptors open now. */
+/* Returns the number of open descriptors. */
 static int open_fds(void)
 {
     int n = 0;
@@ -31,7 +32,7 @@ static void create(size_t size, enum gd__region_side side)
     CHECK_EQ(region.size, size);
 }
 
-TEST(ours_can_be_written_by_us_only)
+TEST(only_we_can_write_to_our_region)
 {
     create(4 * PAGE, GD__REGION_WE_WRITE);
     memset(region.base, 7, region.size);
@@ -43,7 +44,7 @@ TEST(ours_can_be_written_by_us_only)
     CHECK_EQ(mprotect(theirs, PAGE, PROT_READ | PROT_WRITE), -1);
 }
 
-TEST(theirs_can_be_written_by_them_and_read_by_us)
+TEST(they_can_write_to_their_region_and_we_can_read_it)
 {
     create(2 * PAGE, GD__REGION_THEY_WRITE);
     char *theirs = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, region.fd, 0);
@@ -52,7 +53,7 @@ TEST(theirs_can_be_written_by_them_and_read_by_us)
     CHECK_EQ(((const char *)region.base)[3], 5);
 }
 
-TEST(theirs_is_read_only_here)
+TEST(their_region_is_read_only_here)
 {
     create(PAGE, GD__REGION_THEY_WRITE);
     pid_t pid = fork();
@@ -66,7 +67,7 @@ TEST(theirs_is_read_only_here)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 
-TEST(cannot_be_resized_or_unsealed)
+TEST(a_region_cannot_be_resized_or_unsealed)
 {
     create(2 * PAGE, GD__REGION_THEY_WRITE);
     CHECK_EQ(ftruncate(region.fd, PAGE), -1);
@@ -75,7 +76,7 @@ TEST(cannot_be_resized_or_unsealed)
     CHECK(fcntl(region.fd, F_GETFD) & FD_CLOEXEC);
 }
 
-TEST(is_sparse)
+TEST(a_region_is_sparse)
 {
     create((size_t)1 << 34, GD__REGION_WE_WRITE);
     ((char *)region.base)[(size_t)1 << 33] = 1;
@@ -84,7 +85,7 @@ TEST(is_sparse)
     CHECK_LE(status.st_blocks, 4096); /* 2 MiB at most, if huge pages are on */
 }
 
-TEST(large_ones_lie_where_huge_pages_can)
+TEST(large_regions_are_aligned_for_huge_pages)
 {
     enum { HUGE_PAGE = 2 << 20 };
     struct gd__region other;
@@ -92,12 +93,12 @@ TEST(large_ones_lie_where_huge_pages_can)
     CHECK_EQ(gd__region_attach(&other, dup(region.fd), region.size, 1), 0);
     CHECK_EQ((uintptr_t)region.base % HUGE_PAGE, 0);
     CHECK_EQ((uintptr_t)other.base % HUGE_PAGE, 0);
-    memset(other.base, 3, other.size); /* all of it is there */
+    memset(other.base, 3, other.size); /* the whole region can be written */
     CHECK_EQ(((const char *)region.base)[region.size - 1], 3);
     gd__region_close(&other);
 }
 
-/* Lines of /proc/self/maps. */
+/* Returns the number of mappings. */
 static int mappings(void)
 {
     int n = 0, c;
@@ -109,9 +110,9 @@ static int mappings(void)
     return n;
 }
 
-TEST(nothing_stays_mapped_around_it)
+TEST(alignment_leaves_no_mapping_behind)
 {
-    mappings(); /* stdio's buffer is there from now on */
+    mappings(); /* the first call allocates the buffer of stdio */
     const int before = mappings();
     for (int i = 0; i < 20; i++) {
         create((size_t)(3 << 20) + PAGE, GD__REGION_WE_WRITE);
@@ -141,7 +142,7 @@ TEST(attach_refuses_another_size)
         CHECK_EQ(gd__region_attach(&other, dup(region.fd), sizes[i], 1), GD_E_PROTOCOL);
         CHECK_EQ(other.fd, -1);
     }
-    CHECK_EQ(open_fds(), before); /* the descriptor is taken over, also on failure */
+    CHECK_EQ(open_fds(), before); /* gd__region_attach() closes the descriptor on failure */
 }
 
 TEST(attach_refuses_unsealed_memory)
@@ -149,7 +150,7 @@ TEST(attach_refuses_unsealed_memory)
     struct gd__region other;
     int fd = memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     CHECK_EQ(ftruncate(fd, PAGE), 0);
-    CHECK_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL), 0); /* it can still shrink */
+    CHECK_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL), 0); /* the size can still become smaller */
     CHECK_EQ(gd__region_attach(&other, fd, PAGE, 1), GD_E_PROTOCOL);
     CHECK_CONTAINS(gd_error_text(), "not sealed");
 }
@@ -161,7 +162,7 @@ TEST(attach_refuses_other_files)
     CHECK_EQ(gd__region_attach(&other, open("/dev/null", O_RDWR | O_CLOEXEC), PAGE, 0), GD_E_SYSTEM);
 }
 
-TEST(attach_refuses_to_write_what_is_read_only)
+TEST(attach_refuses_to_write_to_a_read_only_region)
 {
     create(PAGE, GD__REGION_WE_WRITE);
     struct gd__region other;
@@ -176,7 +177,7 @@ TEST(sizes_must_be_whole_pages)
     CHECK_EQ(gd__region_create(&region, "test", 2 * PAGE, 1, GD__REGION_WE_WRITE), GD_E_INVALID);
 }
 
-TEST(file_size_limit_halves_it_and_sends_no_signal)
+TEST(a_file_size_limit_halves_the_region_and_sends_no_signal)
 {
     struct rlimit limit = { 10 * PAGE, 10 * PAGE };
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -187,7 +188,7 @@ TEST(file_size_limit_halves_it_and_sends_no_signal)
     CHECK_EQ(region.fd, -1);
 }
 
-TEST(halving_stops_at_the_least_size)
+TEST(halving_stops_at_the_smallest_allowed_size)
 {
     struct rlimit limit = { 10 * PAGE, 10 * PAGE };
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -195,10 +196,10 @@ TEST(halving_stops_at_the_least_size)
     CHECK_EQ(region.size, 9 * PAGE);
 }
 
-TEST(address_space_limit_halves_it)
+TEST(an_address_space_limit_halves_the_region)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    SKIP("a sanitizer's own mappings are over any such limit");
+    SKIP("the mappings of a sanitizer are larger than the limit");
 #endif
     struct rlimit limit = { (rlim_t)2 << 30, (rlim_t)2 << 30 };
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
@@ -207,13 +208,13 @@ TEST(address_space_limit_halves_it)
     CHECK_LT(region.size, (long long)2 << 30);
 }
 
-TEST(larger_than_any_address_space_is_halved_too)
+TEST(a_size_above_any_address_space_is_halved_too)
 {
     CHECK_EQ(gd__region_create(&region, "test", (size_t)1 << 62, PAGE, GD__REGION_THEY_WRITE), 0);
     CHECK_GE(region.size, (long long)1 << 30);
 }
 
-TEST(closing_twice_and_closing_none_are_fine)
+TEST(closing_twice_and_closing_an_empty_region_are_allowed)
 {
     int before = open_fds();
     create(PAGE, GD__REGION_WE_WRITE);

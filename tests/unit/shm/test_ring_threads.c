@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A channel and its port as two threads over one memory, at full speed, with the dispatcher taking tasks back at random
- * and both sides pausing at random so that they go to sleep and are woken. Checked: every task that was given comes
- * back exactly once, as a result or as taken back, never both; results are in order; nothing hangs. This is what
- * ThreadSanitizer is run over.
+ * A channel and its port in two threads that share one memory, at full speed. The dispatcher takes tasks back at
+ * random, and both sides pause at random, so that they sleep and are woken. Every task must come back exactly once,
+ * either as a result or as taken back. Results must be in order, and nothing may hang. This test also runs under
+ * ThreadSanitizer.
  *
- * A pause waits for the other side to be asleep (the worker's for a number of looks at it at most, since the dispatcher
- * may be waiting for the worker), never for time to pass.
+ * A pause waits until the other side sleeps, never for time to pass. The worker polls only a limited number of times,
+ * because the dispatcher may be waiting for the worker.
  */
 #include "support/test.h"
 
@@ -27,15 +27,15 @@ static struct gd__port p;
 
 struct plan {
     uint64_t tasks;
-    unsigned take_back_every; /* rounds of the dispatcher; 0: never */
-    unsigned pause_every;     /* likewise, and tasks of the worker; 0: never */
+    unsigned take_back_every; /* once in about this many rounds of the dispatcher; 0: never */
+    unsigned pause_every;     /* the same, and once in about this many batches of the worker; 0: never */
     uint64_t spin_ns;
     unsigned batch;
 };
 static struct plan plan;
 
-/* Each side has its own mapping of the memory, and ThreadSanitizer sees two addresses as two places. So each side is
- * made to read where the other one writes. */
+/* Each side has its own mapping of the memory, and ThreadSanitizer treats two addresses as two places. So this makes
+ * each side read at the addresses where the other side writes. */
 static void share_addresses(void)
 {
     p.in = c.out;
@@ -76,10 +76,10 @@ static unsigned draw(unsigned *state)
     return *state >> 8;
 }
 
-/* Polls the other side until it sleeps, or gives up after a number of looks. */
-static void pause_for(const _Atomic uint32_t *sleeping, unsigned looks)
+/* Polls until the other side sleeps, but at most this many times. */
+static void pause_for(const _Atomic uint32_t *sleeping, unsigned polls)
 {
-    while (looks-- > 0 && atomic_load_explicit(sleeping, memory_order_relaxed) == 0)
+    while (polls-- > 0 && atomic_load_explicit(sleeping, memory_order_relaxed) == 0)
         sched_yield();
 }
 
@@ -124,7 +124,7 @@ static struct {
     uint64_t next_task;
     uint64_t again[WINDOW]; /* tasks that were taken back and wait to be given again */
     unsigned n_again;
-    unsigned char *done; /* per task: how many results */
+    unsigned char *done; /* number of results of each task */
     uint32_t sleep;
     unsigned random;
 } d;
@@ -175,7 +175,7 @@ static uint64_t take_results(void)
     uint64_t size, n = 0;
     int code;
     while ((code = gd__channel_next(&c, &out, &bytes, &size)) > 0) {
-        CHECK_EQ(out.position, d.finished); /* in order, none left out, none that was taken back */
+        CHECK_EQ(out.position, d.finished); /* in order, without gaps, and without tasks that were taken back */
         CHECK_LT(out.position, c.task_tail);
         uint64_t task = d.held[out.position % WINDOW], twice;
         CHECK_EQ(out.task_id, task);
@@ -215,7 +215,7 @@ static void dispatch(void)
             give_some();
         if (plan.take_back_every && draw(&d.random) % plan.take_back_every == 0)
             take_back_some();
-        /* Without new tasks the worker goes to sleep: it has no tasks, or no room for results. */
+        /* The worker gets no new tasks now. So it goes to sleep, because it has no tasks or no room for results. */
         if (plan.pause_every && draw(&d.random) % plan.pause_every == 0)
             pause_for(&c.in->sleeping, UINT_MAX);
         if (take_results() == 0 && d.finished < c.task_tail)
@@ -248,7 +248,7 @@ static void run(struct plan wanted)
     gd__region_close(&arena);
 }
 
-TEST_WITHIN(120, two_million_tasks_straight_through)
+TEST_WITHIN(120, two_million_tasks_without_pauses)
 {
     run((struct plan){ .tasks = 2000000, .spin_ns = 20000, .batch = 1 });
 }
@@ -271,7 +271,7 @@ TEST_WITHIN(120, both_sides_spin_and_sleep)
     run((struct plan){ .tasks = 300000, .spin_ns = 3000, .batch = 1, .take_back_every = 5, .pause_every = 50 });
 }
 
-TEST_WITHIN(120, batches_are_taken_back_whole)
+TEST_WITHIN(120, batches_are_taken_back_completely)
 {
     run((struct plan){ .tasks = 1000000, .spin_ns = 5000, .batch = 7, .take_back_every = 2, .pause_every = 200 });
     CHECK_GT(d.taken_back, 1000);

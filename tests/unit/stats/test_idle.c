@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Why a worker has nothing to do: a row per situation.
+ * Why a worker is idle: one row for each situation.
  */
 #include "support/test.h"
 
@@ -22,10 +22,10 @@ static void check(const struct row *rows, size_t n)
 }
 #define CHECK_ROWS(rows) check(rows, sizeof(rows) / sizeof *(rows))
 
-TEST(some_states_are_reasons_by_themselves)
+TEST(states_that_are_a_reason)
 {
     static const struct row rows[] = {
-        { "its turn has not come", { .state = GD_WORKER_OFF }, GD_IDLE_SETTING_UP },
+        { "not started yet", { .state = GD_WORKER_OFF }, GD_IDLE_SETTING_UP },
         { "in setup", { .state = GD_WORKER_STARTING }, GD_IDLE_SETTING_UP },
         { "in setup, with input", { .state = GD_WORKER_STARTING, .waiting = 3 }, GD_IDLE_SETTING_UP },
         { "in setup, at the end", { .state = GD_WORKER_STARTING, .source_ended = true }, GD_IDLE_SETTING_UP },
@@ -34,9 +34,9 @@ TEST(some_states_are_reasons_by_themselves)
         { "died", { .state = GD_WORKER_RESTING }, GD_IDLE_RESTARTING },
         { "cleaning up", { .state = GD_WORKER_STOPPING }, GD_IDLE_AT_END },
         { "finished", { .state = GD_WORKER_FINISHED }, GD_IDLE_AT_END },
-        { "given up", { .state = GD_WORKER_FAILED, .waiting = 5 }, GD_IDLE_AT_END },
+        { "failed", { .state = GD_WORKER_FAILED, .waiting = 5 }, GD_IDLE_AT_END },
         { "lost", { .state = GD_WORKER_LOST }, GD_IDLE_AT_END },
-        { "no state", { .state = (enum gd_worker_state)99 }, GD_IDLE_AT_END },
+        { "an unknown state", { .state = (enum gd_worker_state)99 }, GD_IDLE_AT_END },
     };
     CHECK_ROWS(rows);
 }
@@ -50,13 +50,13 @@ TEST(with_tasks)
         { "loaded and running",
           { .state = GD_WORKER_BUSY, .handed = 2, .is_loading = true, .is_started = true },
           GD_IDLE_NOT },
-        { "done with all",
+        { "all tasks done",
           { .state = GD_WORKER_BUSY, .handed = 2, .results_waiting = 2, .is_started = true },
           GD_IDLE_RESULTS },
-        { "done with some",
+        { "some tasks done",
           { .state = GD_WORKER_BUSY, .handed = 3, .results_waiting = 2, .is_started = true },
           GD_IDLE_NOT },
-        { "no room for more",
+        { "no room for more results",
           { .state = GD_WORKER_BUSY, .handed = 300, .results_waiting = 64, .is_started = true, .wants_room = true },
           GD_IDLE_RESULTS },
         { "the source does not matter",
@@ -69,23 +69,29 @@ TEST(with_tasks)
 TEST(without_tasks)
 {
     static const struct row rows[] = {
-        { "the source has nothing", { .state = GD_WORKER_IDLE }, GD_IDLE_NO_INPUT },
-        { "held back", { .state = GD_WORKER_IDLE, .waiting = 2 }, GD_IDLE_BATCH },
-        { "held back at the end", { .state = GD_WORKER_IDLE, .waiting = 2, .source_ended = true }, GD_IDLE_BATCH },
+        { "the source gives no task", { .state = GD_WORKER_IDLE }, GD_IDLE_NO_INPUT },
+        { "waits for a full batch", { .state = GD_WORKER_IDLE, .waiting = 2 }, GD_IDLE_BATCH },
+        { "waits for a full batch at the end",
+          { .state = GD_WORKER_IDLE, .waiting = 2, .source_ended = true },
+          GD_IDLE_BATCH },
         { "the end", { .state = GD_WORKER_IDLE, .source_ended = true }, GD_IDLE_AT_END },
-        { "the end, others wait",
+        { "the end, results of others wait",
           { .state = GD_WORKER_IDLE, .source_ended = true, .parked = 4, .queue_is_full = true },
           GD_IDLE_AT_END },
         { "an earlier task is not done",
           { .state = GD_WORKER_IDLE, .parked = 4, .queue_is_full = true },
           GD_IDLE_RESULTS },
-        { "one is not done, but more may come", { .state = GD_WORKER_IDLE, .parked = 4 }, GD_IDLE_NO_INPUT },
-        { "the queue is others'", { .state = GD_WORKER_IDLE, .queue_is_full = true }, GD_IDLE_NO_INPUT },
+        { "an earlier task is not done, but the queue has room",
+          { .state = GD_WORKER_IDLE, .parked = 4 },
+          GD_IDLE_NO_INPUT },
+        { "the queue is full of tasks for other workers",
+          { .state = GD_WORKER_IDLE, .queue_is_full = true },
+          GD_IDLE_NO_INPUT },
     };
     CHECK_ROWS(rows);
 }
 
-TEST(each_has_a_name_of_its_own)
+TEST(each_reason_has_its_own_name)
 {
     for (int i = GD_IDLE_NOT; i <= GD_IDLE_AT_END; i++) {
         CHECK(strcmp(gd_idle_reason_name((enum gd_idle_reason)i), "unknown") != 0);

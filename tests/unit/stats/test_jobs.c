@@ -19,21 +19,21 @@ static struct gd_job items[] = {
 };
 static const struct gd__jobs all = { .items = items, .n = sizeof items / sizeof *items };
 
-/* --- which --- */
+/* --- choosing a job --- */
 
-TEST(by_id_first)
+TEST(by_id_before_name)
 {
     CHECK_EQ(gd__jobs_choose(&all, "100"), 0);
     CHECK_EQ(gd__jobs_choose(&all, "100.2"), 1);
-    CHECK_EQ(gd__jobs_choose(&all, "300"), 3); /* not the one of that name */
+    CHECK_EQ(gd__jobs_choose(&all, "300"), 3); /* not the job with this name */
 }
 
-TEST(by_process_if_it_has_one)
+TEST(by_process_id)
 {
     CHECK_EQ(gd__jobs_choose(&all, "200"), 2);
 }
 
-TEST(by_name_and_its_beginning)
+TEST(by_name_and_by_prefix)
 {
     CHECK_EQ(gd__jobs_choose(&all, "train small"), 1);
     CHECK_EQ(gd__jobs_choose(&all, "train b"), 0);
@@ -44,7 +44,7 @@ TEST(an_ambiguous_name_is_refused)
 {
     CHECK_EQ(gd__jobs_choose(&all, "train"), GD_E_NO_JOB);
     CHECK_CONTAINS(gd_error_text(), "100 (train big), 100.2 (train small)");
-    CHECK_EQ(gd__jobs_choose(&all, "resize"), GD_E_NO_JOB); /* two have just that name */
+    CHECK_EQ(gd__jobs_choose(&all, "resize"), GD_E_NO_JOB); /* two jobs have exactly this name */
     CHECK_CONTAINS(gd_error_text(), "200.3 (resize), 300 (resize)");
     CHECK(!strstr(gd_error_text(), "400"));
     CHECK_EQ(gd__jobs_choose(&all, NULL), GD_E_NO_JOB);
@@ -63,7 +63,7 @@ TEST(a_missing_job_is_reported)
     CHECK_EQ(gd__jobs_choose(&none, "x"), GD_E_NO_JOB);
 }
 
-TEST(the_only_one_need_not_be_named)
+TEST(without_a_name_the_only_job_is_chosen)
 {
     const struct gd__jobs one = { .items = items, .n = 1 };
     CHECK_EQ(gd__jobs_choose(&one, NULL), 0);
@@ -99,7 +99,7 @@ static bool is_there(const char *name)
     return access(name, F_OK) == 0;
 }
 
-/* A copy of a page with another header, as another process would have left it. */
+/* Writes a copy of the page with another header, as if another process had left it. */
 static void leave(const struct gd__page *p, const char *name, const struct gd__page_header *h)
 {
     const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -109,14 +109,14 @@ static void leave(const struct gd__page *p, const char *name, const struct gd__p
     close(fd);
 }
 
-TEST(no_directory_no_jobs)
+TEST(no_directory_means_no_jobs)
 {
     enter();
     CHECK_EQ(list(), 0);
-    CHECK(!is_there("jobs")); /* looking does not create the directory */
+    CHECK(!is_there("jobs")); /* listing does not create the directory */
 }
 
-TEST(oldest_first)
+TEST(the_oldest_job_is_first)
 {
     struct gd_job jobs[3];
     enter();
@@ -162,17 +162,17 @@ TEST(pages_of_processes_that_are_gone_are_removed)
     enter();
     struct gd__page *p = open_page("alive");
     memcpy(&h, p->base, sizeof h);
-    h.pid_start++; /* its process id is ours now */
+    h.pid_start++; /* a later process, ours, has the same id now */
     leave(p, "jobs/reused", &h);
     memcpy(&h, p->base, sizeof h);
-    h.pid_space++; /* in another container: unknown */
+    h.pid_space++; /* a process in another container cannot be checked */
     leave(p, "jobs/elsewhere", &h);
     const pid_t child = fork();
     CHECK_GE(child, 0);
     if (child == 0)
         _exit(0);
     siginfo_t info;
-    CHECK_EQ(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0); /* not reaped yet, but gone */
+    CHECK_EQ(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0); /* ended, but not reaped yet */
     memcpy(&h, p->base, sizeof h);
     h.pid = (uint64_t)child;
     leave(p, "jobs/dead", &h);
@@ -189,14 +189,14 @@ TEST(pages_of_processes_that_are_gone_are_removed)
     gd__page_close(&p);
 }
 
-TEST(other_files_are_left_alone)
+TEST(other_files_are_not_removed)
 {
     enter();
     struct gd__page *p = open_page("alive");
     make_file("jobs/empty", 0);
     make_file("jobs/other", 100000);
     make_file("jobs/.hidden", 10);
-    CHECK_EQ(mkfifo("jobs/fifo", 0600), 0); /* does not wait for a writer */
+    CHECK_EQ(mkfifo("jobs/fifo", 0600), 0); /* listing must not wait for a writer */
     CHECK_EQ(mkdir("jobs/folder", 0700), 0);
     CHECK_EQ(symlink("other", "jobs/link"), 0);
     CHECK_EQ(list(), 1);
@@ -233,13 +233,13 @@ TEST(a_forked_process_does_not_end_the_run)
     gd__page_close(&p);
 }
 
-TEST(an_observer_gives_no_descriptor_to_other_programs)
+TEST(other_programs_inherit_no_descriptor_of_an_observer)
 {
     struct gd_observer *o;
     unsigned n = 0;
     enter();
     struct gd__page *p = open_page("mine");
-    const int next = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3); /* descriptors from here on are the observer's */
+    const int next = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3); /* the observer gets descriptors from here on */
     CHECK_GE(next, 0);
     close(next);
     CHECK_EQ(gd_observer_open(&o, "mine"), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The page of a run: its layout, its writer against its readers, and readers of damaged pages.
+ * The page of a run: its layout, reading while it is written, and damaged pages.
  */
 #include "support/test.h"
 
@@ -25,7 +25,7 @@ static const struct gd__page_device two[DEVICES] = {
     { .gpu_id = 1, .vendor = GD_VENDOR_CPU, .name = "second" },
 };
 
-/* A page without a name, as if there were no directory for it. */
+/* Opens a page without a name, because its directory cannot be made. */
 static struct gd__page *open_page(void)
 {
     const struct gd__page_spec spec = { .job = "a job", .n_workers = WORKERS, .n_devices = DEVICES, .devices = two };
@@ -87,7 +87,7 @@ TEST(too_many_parts_are_refused)
     CHECK(!gd__page_plan(&p, UINT64_MAX, UINT64_MAX));
 }
 
-TEST(a_process_is_known_by_its_start)
+TEST(a_process_is_identified_by_its_start_time)
 {
     uint64_t start;
     CHECK(gd__owner_parse("12 (a b) c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21", &start));
@@ -102,7 +102,7 @@ TEST(a_process_is_known_by_its_start)
     CHECK(gd__owner_is_ours(&self));
     CHECK(gd__owner_alive(&self));
     self.start++;
-    CHECK(!gd__owner_alive(&self)); /* the process id belongs to another process */
+    CHECK(!gd__owner_alive(&self)); /* now the process id belongs to another process */
     CHECK_EQ(gd__owner_pidfd(&self), -1);
     self.space++;
     CHECK(!gd__owner_is_ours(&self));
@@ -162,13 +162,14 @@ TEST(a_snapshot_has_what_was_written)
     CHECK_EQ(gd_observer_read(o, &s), 0);
     CHECK(s->ended);
     gd__page_close(&p);
-    CHECK_EQ(gd_observer_read(o, &s), 0); /* an observer may go on reading after the page is gone */
+    CHECK_EQ(gd_observer_read(o, &s), 0); /* an observer may still read after the page is removed */
     CHECK(s->ended);
     gd_observer_close(&o);
     CHECK(o == NULL);
 }
 
-/* Whatever a page contains, the amounts read are finite and not negative, and no more is done than there is. */
+/* Whatever a page contains, a snapshot has amounts that are finite and not negative, and work_done is at most
+ * work_total. */
 TEST(impossible_amounts_are_corrected)
 {
     static const struct {
@@ -197,7 +198,7 @@ TEST(impossible_amounts_are_corrected)
     gd__page_close(&p);
 }
 
-TEST(a_part_in_the_middle_of_being_written_is_not_believed)
+TEST(a_part_that_is_only_half_written_is_not_used)
 {
     struct gd__page *p = open_page();
     struct gd__reader r;
@@ -209,7 +210,7 @@ TEST(a_part_in_the_middle_of_being_written_is_not_believed)
     gd__page_put_run(p);
     CHECK_EQ(gd__reader_read(&r), 0);
     CHECK_EQ(r.workers[0].stats.completed, 1);
-    /* the writer was killed while it wrote worker 0; worker 2 and the run are complete */
+    /* As if the writer was killed while it wrote worker 0. Worker 2 and the run are complete. */
     w.stats.completed = p->run.stats.completed = 2;
     gd__page_put_worker(p, 0, &w);
     atomic_fetch_sub(sequence(p, 1), 1);
@@ -238,7 +239,7 @@ static uint64_t id_at(const struct gd__reader *r, uint64_t i)
     return t.task.task_id;
 }
 
-TEST(a_slow_reader_gets_the_last_and_how_many_it_missed)
+TEST(a_slow_reader_gets_the_last_tasks_and_the_number_missed)
 {
     struct gd__page *p = open_page();
     struct gd__reader r;
@@ -251,7 +252,7 @@ TEST(a_slow_reader_gets_the_last_and_how_many_it_missed)
     for (uint64_t i = 0; i < r.tasks.n; i++)
         CHECK_EQ(id_at(&r, i), 100 + i);
     put_tasks(p, 3);
-    p->run.tasks_ended += 2; /* more tasks than the page holds */
+    p->run.tasks_ended += 2; /* two tasks that are not in the page */
     gd__page_put_run(p);
     CHECK_EQ(gd__reader_read(&r), 0);
     CHECK_EQ(r.tasks.n, 3);
@@ -261,7 +262,7 @@ TEST(a_slow_reader_gets_the_last_and_how_many_it_missed)
     gd__page_close(&p);
 }
 
-/* The writer has gone on since it last published its position. */
+/* The writer has written more tasks after it last published its position. */
 TEST(a_task_replaced_during_reading_is_missed)
 {
     struct gd__page *p = open_page();
@@ -282,8 +283,8 @@ TEST(a_task_replaced_during_reading_is_missed)
     gd__page_close(&p);
 }
 
-/* Tasks lie closer together in a snapshot than in the page. */
-TEST(each_of_many_tasks_is_whole)
+/* In a snapshot the tasks are closer together than in the page. */
+TEST(each_of_many_tasks_is_complete)
 {
     struct gd__page *p = open_page();
     struct gd_observer *o = observe(p);
@@ -390,15 +391,15 @@ TEST(an_awake_run_without_updates_is_stale)
     struct gd_observer *o = observe(p);
     const struct gd_snapshot *s;
     const uint64_t now = gd__now_ns(), long_ago = now > 3 * GD__NS_PER_S ? now - 3 * GD__NS_PER_S : 1;
-    const uint64_t lately = now + 3600 * GD__NS_PER_S; /* however long this test is not scheduled */
+    const uint64_t lately = now + 3600 * GD__NS_PER_S; /* in the future, so that a paused test does not fail */
     const struct {
         uint64_t published, awake;
         bool ended, stale;
     } rows[] = {
         { long_ago, 0, false, false },       /* asleep */
-        { long_ago, long_ago, false, true }, /* in a callback for seconds */
-        { long_ago, lately, false, false },  /* just woken */
-        { lately, long_ago, false, false },  /* busy */
+        { long_ago, long_ago, false, true }, /* in a callback for three seconds */
+        { long_ago, lately, false, false },  /* woke up just now */
+        { lately, long_ago, false, false },  /* publishes regularly */
         { long_ago, long_ago, true, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -444,7 +445,7 @@ static bool is_whole(const struct gd__page_worker *w)
     return same;
 }
 
-TEST(a_reader_sees_whole_parts_and_every_task_once)
+TEST(a_reader_sees_complete_parts_and_every_task_once)
 {
     struct gd__page *p = open_page();
     struct gd__reader r;
@@ -478,7 +479,7 @@ TEST(a_reader_sees_whole_parts_and_every_task_once)
     gd__page_close(&p);
 }
 
-/* The lock alone, in ordinary memory, where ThreadSanitizer can check it. */
+/* Tests the sequence lock alone, in ordinary memory, where ThreadSanitizer can check it. */
 static _Atomic uint64_t lock_number, words[8];
 
 static void *write_words(void *arg)
@@ -492,7 +493,7 @@ static void *write_words(void *arg)
     return NULL;
 }
 
-TEST(the_lock_gives_no_mixture)
+TEST(the_lock_never_mixes_two_versions)
 {
     pthread_t thread;
     uint64_t whole = 0;
@@ -564,7 +565,7 @@ static void check_snapshot(const struct gd_snapshot *s)
     }
 }
 
-/* Opens and reads the page twice. Whatever the calls return, nothing crashes. */
+/* Opens the page and reads it twice. The calls may return anything, but must not crash. */
 static void look_at(int fd)
 {
     struct gd_observer *o;
@@ -580,7 +581,7 @@ static void look_at(int fd)
     gd_observer_close(&o);
 }
 
-/* Changes every byte that a reader uses, to three values each. */
+/* Sets every byte that a reader uses to three different values. */
 TEST_WITHIN(300, any_byte_may_be_wrong)
 {
     struct gd__page *p = full_page();
@@ -606,7 +607,7 @@ TEST_WITHIN(300, any_byte_may_be_wrong)
     gd__page_close(&p);
 }
 
-TEST(a_page_that_is_cut_short_is_an_error_and_no_signal)
+TEST(a_truncated_page_is_an_error_and_causes_no_signal)
 {
     struct gd__page *p = full_page();
     const int fd = copy_to_file(p);
@@ -629,7 +630,7 @@ TEST(a_page_that_is_cut_short_is_an_error_and_no_signal)
         CHECK(rc == 0 || rc == GD_E_CORRUPT);
         if (ends[i] < p->plan.devices)
             CHECK_EQ(rc, GD_E_CORRUPT);
-        CHECK_STR(s->job, "a job"); /* the last good snapshot */
+        CHECK_STR(s->job, "a job"); /* still from the last good snapshot */
         CHECK_EQ(s->n_failures, 0);
         CHECK_EQ(gd__observer_open_page(&late, dup(fd), true), GD_E_CORRUPT);
     }
@@ -638,7 +639,7 @@ TEST(a_page_that_is_cut_short_is_an_error_and_no_signal)
     gd__page_close(&p);
 }
 
-TEST(a_page_of_another_version_says_so)
+TEST(a_page_of_another_version_gives_a_clear_error)
 {
     struct gd__page *p = full_page();
     const int fd = copy_to_file(p);
@@ -655,7 +656,7 @@ TEST(a_page_of_another_version_says_so)
     gd__page_close(&p);
 }
 
-TEST(counts_that_do_not_fit_the_size_are_refused)
+TEST(counts_that_do_not_match_the_size_are_refused)
 {
     struct gd__page *p = full_page();
     const size_t at[] = { offsetof(struct gd__page_header, size), offsetof(struct gd__page_header, n_workers),
@@ -674,7 +675,7 @@ TEST(counts_that_do_not_fit_the_size_are_refused)
     gd__page_close(&p);
 }
 
-TEST(a_page_whose_figures_go_back_is_refused)
+TEST(a_page_whose_counts_decrease_is_refused)
 {
     struct gd__page *p = open_page();
     struct gd__reader r;
@@ -698,7 +699,7 @@ static void use_directory(const char *name)
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
-TEST(a_page_has_its_name_when_it_is_whole_and_until_it_ends)
+TEST(a_page_has_its_name_from_its_completion_to_the_end_of_the_run)
 {
     const struct gd__page_spec spec = { .job = "j", .n_workers = 1, .n_devices = 2, .devices = two };
     struct gd__page *p;

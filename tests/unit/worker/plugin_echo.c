@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker plugin for tests: gives each payload back.
+ * A worker plugin for tests. The result of a task is its payload.
  */
 #include <gpu_dispatch/worker.h>
 

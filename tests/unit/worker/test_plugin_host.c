@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * gpu-dispatch-host, the program that runs worker plugins: found in $GPU_DISPATCH_HOST, and a good plugin,
- * plugin_echo.so, in the directory $GD_TEST_PLUGINS.
+ * gpu-dispatch-host, the program that runs worker plugins. $GPU_DISPATCH_HOST is its path. A valid plugin,
+ * plugin_echo.so, is in the directory $GD_TEST_PLUGINS.
  */
 #include "unit/worker/worker_fixture.h"
 
@@ -33,8 +33,8 @@ static void start_host(const char *argument)
     start("");
 }
 
-/* Runs the host directly. Its output goes to output. Returns its exit code. */
-static int by_hand(const char *first, const char *second, char *output, size_t size)
+/* Runs the host directly, as a user could. Stores its output in `output` and returns its exit code. */
+static int run_directly(const char *first, const char *second, char *output, size_t size)
 {
     int pipe_fds[2];
     const char *path = host();
@@ -98,27 +98,27 @@ TEST(no_plugin_is_a_setup_failure)
     expect_refused(NULL, "it takes one plugin");
 }
 
-TEST(started_directly_it_explains_itself)
+TEST(the_host_started_directly_prints_its_usage)
 {
     char output[2000];
-    CHECK_EQ(by_hand(NULL, NULL, output, sizeof output), 2);
+    CHECK_EQ(run_directly(NULL, NULL, output, sizeof output), 2);
     CHECK_CONTAINS(output, "--check PLUGIN.so");
-    CHECK_EQ(by_hand(plugin(), NULL, output, sizeof output), 2);
+    CHECK_EQ(run_directly(plugin(), NULL, output, sizeof output), 2);
 }
 
-TEST(check_prints_what_a_plugin_offers)
+TEST(check_prints_the_functions_of_a_plugin)
 {
     char output[2000];
-    CHECK_EQ(by_hand("--check", plugin(), output, sizeof output), 0);
+    CHECK_EQ(run_directly("--check", plugin(), output, sizeof output), 0);
     CHECK_CONTAINS(output, "plugin_echo.so: process\n");
 }
 
 TEST(check_prints_what_is_wrong)
 {
     char output[2000];
-    CHECK_EQ(by_hand("--check", "libm.so.6", output, sizeof output), 1);
+    CHECK_EQ(run_directly("--check", "libm.so.6", output, sizeof output), 1);
     CHECK_CONTAINS(output, "does not export " GD_PLUGIN_SYMBOL "()");
-    CHECK_EQ(by_hand("--check", "/nowhere/plugin.so", output, sizeof output), 1);
+    CHECK_EQ(run_directly("--check", "/nowhere/plugin.so", output, sizeof output), 1);
     CHECK_CONTAINS(output, "cannot open shared object file");
 }
 

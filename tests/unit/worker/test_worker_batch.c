@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker host: batches, and what becomes of them when memory runs out.
+ * The worker host: batches, and how they are split when memory runs out.
  */
 #include "unit/worker/worker_fixture.h"
 
 /* ---- batches ---- */
 
-TEST(batch_is_one_call_with_its_own_results)
+TEST(a_batch_is_one_call_and_each_task_has_its_own_result)
 {
     prepare();
     f->spec.config.batch_size = 8;
@@ -32,7 +32,7 @@ TEST(batch_is_one_call_with_its_own_results)
     CHECK_EQ(shared->calls[1], 2);
 }
 
-TEST(failed_batch_fails_those_without_a_failure)
+TEST(a_failed_batch_fails_all_tasks_without_their_own_failure)
 {
     prepare();
     f->spec.config.batch_size = 8;
@@ -45,11 +45,11 @@ TEST(failed_batch_fails_those_without_a_failure)
     CHECK_STR(f->bytes, "bad thing number 101");
     expect_at(2, GD__R_ERROR);
     CHECK_STR(f->bytes, "the whole batch of 3");
-    expect("Q", GD__R_ERROR, "failed"); /* the error message of the batch before does not come back */
+    expect("Q", GD__R_ERROR, "failed"); /* not the error message of the batch before */
     stop();
 }
 
-TEST(batch_out_of_memory_is_split_and_the_size_remembered)
+TEST(a_batch_out_of_memory_is_split_and_the_safe_size_is_kept)
 {
     prepare();
     f->spec.config.batch_size = 16;
@@ -61,7 +61,7 @@ TEST(batch_out_of_memory_is_split_and_the_size_remembered)
         expect_at(i, GD__R_SUCCESS);
         CHECK_STR(f->bytes, "e split");
     }
-    /* 10 -> 5 -> 2, 3 (5 fails as well) */
+    /* The batch of 10 is split into 5 and 5. Both fail too, and are split into 2 and 3. */
     const int first[] = { 10, 5, 2, 3, 5, 2, 3 };
     CHECK_EQ(shared->n_calls, 7);
     for (int i = 0; i < 7; i++)
@@ -73,13 +73,13 @@ TEST(batch_out_of_memory_is_split_and_the_size_remembered)
         CHECK_EQ(f->record.safe_batch, 3);
     }
     stop();
-    CHECK_EQ(shared->n_calls, 10); /* 3, 3, 2 at once */
+    CHECK_EQ(shared->n_calls, 10); /* the next batch of 8 is split into 3, 3 and 2 without a failure */
     CHECK_EQ(shared->calls[7], 3);
     CHECK_EQ(shared->calls[8], 3);
     CHECK_EQ(shared->calls[9], 2);
 }
 
-TEST(task_out_of_memory_alone_fails_alone)
+TEST(a_task_that_never_fits_fails_alone)
 {
     prepare();
     f->spec.config.batch_size = 8;
@@ -92,11 +92,11 @@ TEST(task_out_of_memory_alone_fails_alone)
     CHECK_STR(f->bytes, "full");
     expect_at(3, GD__R_SUCCESS);
     expect("e", GD__R_SUCCESS, "e");
-    CHECK_EQ(f->record.safe_batch, 0); /* the others can go on in batches as before */
+    CHECK_EQ(f->record.safe_batch, 0); /* other tasks can still run in batches */
     stop();
 }
 
-TEST(split_keeps_large_results_apart)
+TEST(a_split_batch_keeps_large_results_separate)
 {
     prepare();
     f->spec.config.batch_size = 8;
@@ -114,7 +114,7 @@ TEST(split_keeps_large_results_apart)
     stop();
 }
 
-TEST(results_of_one_half_do_not_wait_for_the_other)
+TEST(results_of_one_half_of_a_split_batch_do_not_wait_for_the_other)
 {
     prepare();
     f->spec.config.batch_size = 2;
@@ -128,7 +128,7 @@ TEST(results_of_one_half_do_not_wait_for_the_other)
     stop();
 }
 
-TEST(batch_started_counts_whole)
+TEST(all_tasks_of_a_batch_count_as_started)
 {
     prepare();
     f->spec.config.batch_size = 4;
@@ -145,7 +145,7 @@ TEST(batch_started_counts_whole)
     stop();
 }
 
-TEST(batch_for_process_alone_goes_one_at_a_time)
+TEST(without_process_batch_tasks_run_one_at_a_time)
 {
     prepare();
     f->spec.config.batch_size = 4;
@@ -155,7 +155,7 @@ TEST(batch_for_process_alone_goes_one_at_a_time)
     gd__channel_publish(&f->c);
     await_reached();
     CHECK_EQ(next(), GD__R_STARTED);
-    expect_at(0, GD__R_SUCCESS); /* did not wait for the batch */
+    expect_at(0, GD__R_SUCCESS); /* the first result does not wait for the batch */
     CHECK_EQ(next(), GD__R_STARTED);
     CHECK_EQ(f->record.position, 1);
     struct gd__progress progress;
@@ -168,7 +168,7 @@ TEST(batch_for_process_alone_goes_one_at_a_time)
     stop();
 }
 
-TEST(process_batch_alone_gets_single_tasks)
+TEST(without_process_process_batch_gets_single_tasks)
 {
     prepare();
     start_ready("only_batch");
@@ -193,7 +193,7 @@ TEST(device_lost_in_a_batch_keeps_the_other_results)
     CHECK_EQ(f->exit_code, GD__EXIT_DEVICE_LOST);
 }
 
-TEST(batch_cut_short_by_taking_back)
+TEST(a_batch_of_which_some_tasks_are_taken_back)
 {
     prepare();
     f->spec.config.batch_size = 4;
@@ -211,7 +211,7 @@ TEST(batch_cut_short_by_taking_back)
     CHECK_EQ(shared->calls[1], 2);
 }
 
-TEST(cancelled_batch)
+TEST(a_cancelled_batch)
 {
     prepare();
     f->spec.config.batch_size = 2;

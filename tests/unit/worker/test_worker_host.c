@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker host: its life from boot to bye, results of single tasks, cancelling.
+ * The worker host: its messages from boot to bye, results of single tasks, cancelling.
  */
 #include "unit/worker/worker_fixture.h"
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 TEST(setup_ready_stop_cleanup_bye)
 {
@@ -14,7 +14,7 @@ TEST(setup_ready_stop_cleanup_bye)
     stop();
 }
 
-TEST(stop_before_ready_still_says_ready)
+TEST(a_worker_stopped_early_still_sends_ready)
 {
     prepare();
     open_memory();
@@ -38,7 +38,7 @@ TEST(tasks_given_before_stop_are_done)
     stop();
 }
 
-TEST(setup_gets_everything)
+TEST(setup_gets_all_its_fields)
 {
     prepare();
     f->spec.args = "hello";
@@ -51,7 +51,7 @@ TEST(setup_gets_everything)
     stop();
 }
 
-TEST(setup_failure_says_why_and_skips_cleanup)
+TEST(a_setup_failure_has_a_message_and_skips_cleanup)
 {
     prepare();
     start("setup_fails");
@@ -189,7 +189,7 @@ TEST(dispatcher_gone_ends_an_idle_worker)
     CHECK_EQ(f->signal, SIGKILL);
 }
 
-TEST(dispatcher_gone_spares_a_group_it_does_not_lead)
+TEST(without_a_dispatcher_a_worker_does_not_kill_a_group_that_it_does_not_lead)
 {
     prepare();
     f->no_group = true;
@@ -201,7 +201,7 @@ TEST(dispatcher_gone_spares_a_group_it_does_not_lead)
 
 /* ---- results ---- */
 
-TEST(small_results_travel_in_the_record)
+TEST(small_results_are_stored_in_the_record)
 {
     prepare();
     start_ready("plain");
@@ -213,7 +213,7 @@ TEST(small_results_travel_in_the_record)
     stop();
 }
 
-TEST(large_results_lie_in_the_region)
+TEST(large_results_are_stored_in_the_region)
 {
     prepare();
     start_ready("plain");
@@ -256,7 +256,7 @@ TEST(each_failure_has_its_kind_and_message)
     stop();
 }
 
-TEST(impossible_result_is_too_large)
+TEST(a_result_larger_than_the_region_is_an_error)
 {
     prepare();
     start_ready("plain");
@@ -264,7 +264,7 @@ TEST(impossible_result_is_too_large)
     give("L9999999");
     expect_at(1, GD__R_OUT_OF_MEMORY);
     CHECK_GT(f->size, 0);
-    expect("F", GD__R_ERROR, "failed"); /* not with the error message of the task before */
+    expect("F", GD__R_ERROR, "failed"); /* not the error message of the task before */
     stop();
 }
 
@@ -274,7 +274,7 @@ TEST(long_messages_are_cut_between_characters)
     start_ready("plain");
     give("w");
     expect_at(0, GD__R_ERROR);
-    CHECK_EQ(f->size, GD__MESSAGE_MAX - 1); /* 1 + 2 n bytes */
+    CHECK_EQ(f->size, GD__MESSAGE_MAX - 1); /* one byte, and then characters of two bytes */
     CHECK_MEM(f->bytes, "x\xc3\xa9", 3);
     CHECK_MEM(f->bytes + f->size - 2, "\xc3\xa9", 2);
     stop();
@@ -317,13 +317,13 @@ TEST(waits_for_result_bytes_to_be_released)
         append("L300000");
     gd__channel_publish(&f->c);
     for (uint64_t i = 0; i < 12; i++) {
-        if (i >= 3) { /* three fit; the worker sleeps until one is released */
+        if (i >= 3) { /* three results fit; the worker sleeps until one is released */
             while (atomic_load(&f->c.in->sleeping) == 0)
                 sched_yield();
             f->released++;
             gd__channel_done(&f->c, f->c.result_head, f->released);
         } else if (i == 0) {
-            f->released = 1; /* the ready record */
+            f->released = 1; /* releases the ready record */
         }
         expect_at(i, GD__R_SUCCESS);
         CHECK_EQ(f->size, 300000);
@@ -332,12 +332,12 @@ TEST(waits_for_result_bytes_to_be_released)
     stop();
 }
 
-TEST(room_of_a_dropped_result_is_used_again)
+TEST(the_memory_of_a_dropped_result_is_used_again)
 {
     prepare();
     start_ready("plain");
     for (uint64_t i = 0; i < 1500; i++) {
-        give("x"); /* takes 1000 bytes, then fails */
+        give("x"); /* allocates 1000 bytes, then fails */
         expect_at(i, GD__R_ERROR);
     }
     give("L900000");
@@ -366,7 +366,7 @@ TEST(result_of_a_task_does_not_wait_for_the_next)
     append("e");
     append("g");
     gd__channel_publish(&f->c);
-    expect_at(0, GD__R_SUCCESS); /* while the second one waits for us */
+    expect_at(0, GD__R_SUCCESS); /* the second task still waits for the test */
     sem_post(&shared->go);
     expect_at(1, GD__R_SUCCESS);
     stop();
@@ -388,7 +388,7 @@ TEST(many_tasks_in_order)
     stop();
 }
 
-TEST(start_is_reported_before_process_is_entered)
+TEST(a_start_is_reported_before_process_is_called)
 {
     prepare();
     f->spec.config.report_start = 1;
@@ -462,16 +462,16 @@ TEST(interrupt_is_called_once_for_the_running_task)
 {
     prepare();
     start_ready("interrupt");
-    give("g"); /* interrupt() lets it go on */
+    give("g"); /* interrupt() ends its wait */
     await_reached();
     cancel(1);
     CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1);
     expect_at(0, GD__R_SUCCESS);
     CHECK_EQ(shared->interrupts, 1);
-    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* does not concern a running task */
+    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* no task is running */
     give("g");
     await_reached();
-    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* nor does this one */
+    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* the running task is not cancelled */
     await_guardian();
     CHECK_EQ(shared->interrupts, 1);
     sem_post(&shared->go);
@@ -480,7 +480,7 @@ TEST(interrupt_is_called_once_for_the_running_task)
     CHECK_EQ(shared->interrupts, 1);
 }
 
-TEST(bytes_that_mean_nothing_are_ignored)
+TEST(unknown_bytes_are_ignored)
 {
     prepare();
     start_ready("interrupt");

@@ -6,7 +6,7 @@
 
 /* ---- loading ---- */
 
-TEST(loaded_is_handed_to_process_and_unloaded_once)
+TEST(loaded_data_is_passed_to_process_and_unloaded_once)
 {
     prepare();
     start_ready("load");
@@ -26,7 +26,7 @@ TEST(load_runs_ahead_as_far_as_allowed)
     for (int i = 0; i < 12; i++)
         append("g");
     gd__channel_publish(&f->c);
-    for (int i = 0; i < 4; i++) /* three loads and one process, which waits for us */
+    for (int i = 0; i < 4; i++) /* three calls of load and one of process, which waits for the test */
         await_reached();
     struct gd__progress progress;
     gd__channel_progress(&f->c, 0, &progress);
@@ -42,7 +42,7 @@ TEST(load_runs_ahead_as_far_as_allowed)
     CHECK_EQ(shared->unloads, 12);
 }
 
-TEST(load_failure_is_the_tasks_failure)
+TEST(a_failed_load_fails_its_task)
 {
     prepare();
     f->spec.config.load_ahead = 4;
@@ -64,7 +64,7 @@ TEST(load_failure_is_the_tasks_failure)
     CHECK_EQ(shared->unloads, 2);
 }
 
-TEST(solo_task_has_nothing_beside_it)
+TEST(nothing_runs_beside_a_solo_task)
 {
     prepare();
     f->spec.config.io_threads = 3;
@@ -90,15 +90,15 @@ TEST(nothing_is_claimed_beside_a_solo_task)
     append("g")->flags = GD__TASK_SOLO;
     append("+");
     gd__channel_publish(&f->c);
-    await_reached(); /* load */
-    await_reached(); /* process */
+    await_reached(); /* load was called */
+    await_reached(); /* process was called */
     CHECK_EQ(gd__channel_take_back(&f->c, 0), 1);
     sem_post(&shared->go);
     expect_at(0, GD__R_SUCCESS);
     stop();
 }
 
-TEST(cancelling_the_task_before_leaves_a_load_alone)
+TEST(cancelling_a_task_does_not_cancel_the_load_of_the_next)
 {
     prepare();
     f->spec.config.io_threads = 2;
@@ -106,7 +106,7 @@ TEST(cancelling_the_task_before_leaves_a_load_alone)
     append("g");
     append("C");
     gd__channel_publish(&f->c);
-    for (int i = 0; i < 3; i++) /* two loads, one process */
+    for (int i = 0; i < 3; i++) /* two calls of load, one of process */
         await_reached();
     cancel(1);
     for (int looks = shared->looks; shared->looks < looks + 2 && shared->loads_cancelled == 0;)
@@ -134,7 +134,7 @@ TEST(load_sees_its_cancellation)
     CHECK_EQ(shared->unloads, 1);
 }
 
-TEST(load_that_is_waited_for_is_interrupted)
+TEST(a_load_that_the_worker_waits_for_is_interrupted)
 {
     prepare();
     start_ready("load");
@@ -149,7 +149,7 @@ TEST(load_that_is_waited_for_is_interrupted)
     CHECK_LT(0, shared->load_stops);
 }
 
-TEST(load_that_was_cancelled_before_it_is_waited_for_is_interrupted)
+TEST(a_load_cancelled_before_the_worker_waits_for_it_is_interrupted)
 {
     prepare();
     f->spec.config.io_threads = 2;
@@ -157,9 +157,9 @@ TEST(load_that_was_cancelled_before_it_is_waited_for_is_interrupted)
     append("g");
     append("K");
     gd__channel_publish(&f->c);
-    for (int i = 0; i < 3; i++) /* two loads, one process */
+    for (int i = 0; i < 3; i++) /* two calls of load, one of process */
         await_reached();
-    gd__channel_cancel(&f->c, 2); /* and nothing is sent to the guardian */
+    gd__channel_cancel(&f->c, 2); /* without a message to the guardian */
     sem_post(&shared->go);
     expect_at(0, GD__R_SUCCESS);
     expect_at(1, GD__R_CANCELLED);
@@ -167,7 +167,7 @@ TEST(load_that_was_cancelled_before_it_is_waited_for_is_interrupted)
     CHECK_EQ(shared->load_stops, 1);
 }
 
-TEST(batch_waits_for_all_its_loads_and_leaves_out_the_failed)
+TEST(a_batch_waits_for_all_its_loads_and_omits_failed_tasks)
 {
     prepare();
     f->spec.config.batch_size = 8;
@@ -206,7 +206,7 @@ TEST(loaded_batches_are_split_too)
     CHECK_LE(shared->most_ahead, 16);
 }
 
-TEST(device_lost_unloads_what_was_loaded_ahead)
+TEST(a_lost_device_unloads_the_tasks_loaded_ahead)
 {
     prepare();
     f->spec.config.io_threads = 2;
@@ -217,7 +217,7 @@ TEST(device_lost_unloads_what_was_loaded_ahead)
     append("+");
     append("+");
     gd__channel_publish(&f->c);
-    for (int i = 0; i < 5; i++) /* four loads, one process */
+    for (int i = 0; i < 5; i++) /* four calls of load, one of process */
         await_reached();
     sem_post(&shared->go);
     expect_at(0, GD__R_SUCCESS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What gd_worker_main() accepts and remembers in the dispatching program. With the test hooks also a worker that dies,
- * or lacks a resource, at each point of its life.
+ * What gd_worker_main() accepts and stores in the dispatching program. With the test hooks, also workers that die at
+ * each kill point, and workers in which one call fails.
  */
 #include "unit/worker/worker_fixture.h"
 
@@ -10,7 +10,7 @@
 static int argc_here = 2;
 static char *argv_here[] = { (char[]){ "program" }, (char[]){ "argument" }, NULL };
 
-TEST(remembers_table_and_arguments)
+TEST(the_table_and_the_arguments_are_stored)
 {
     struct gd_worker_ops ops = modes[0].ops;
     CHECK(gd__worker_registered() == NULL);
@@ -25,17 +25,17 @@ TEST(remembers_table_and_arguments)
     CHECK_STR(gd__worker_argv()[1], "argument");
     CHECK(gd__worker_argv()[2] == NULL);
     argv_here[0] = swapped;
-    CHECK_EQ(gd_worker_main(&argc_here, argv_here, &modes[1].ops), 0); /* once more is fine */
+    CHECK_EQ(gd_worker_main(&argc_here, argv_here, &modes[1].ops), 0); /* a second call is allowed */
     CHECK(gd__worker_registered()->interrupt == interrupt);
 }
 
-TEST(knows_a_worker_whose_main_forgot_the_call)
+TEST(a_worker_is_recognized_without_the_call)
 {
     setenv(GD__BOOT_ENV, "3", 1);
     CHECK(gd__in_worker_process());
 }
 
-TEST(refuses_bad_tables)
+TEST(bad_tables_are_refused)
 {
     CHECK_EQ(gd_worker_main(&argc_here, argv_here, NULL), GD_E_INVALID);
     struct gd_worker_ops ops = { .process = process };
@@ -70,7 +70,7 @@ TEST(tables_of_other_versions)
     CHECK_EQ(gd_worker_main(&argc_here, argv_here, &older), GD_E_INVALID);
 }
 
-TEST(messages_end_with_a_whole_character)
+TEST(messages_end_with_a_complete_character)
 {
     const char *text = "ab\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
     static const size_t fit[] = { 0, 1, 2, 2, 4, 4, 4, 7, 7, 7, 7, 11 };
@@ -79,10 +79,10 @@ TEST(messages_end_with_a_whole_character)
     CHECK_EQ(gd__message_fit("\x80\x80\x80\x80\x80", 5), 5); /* not UTF-8: unchanged */
 }
 
-/* ---- dying at each point ---- */
+/* ---- dying at each kill point ---- */
 
 #ifdef GD_TEST_HOOKS
-static void run_to_its_death(const char *point)
+static void run_until_killed_at(const char *point)
 {
     prepare();
     f->spec.config.load_ahead = 1;
@@ -102,16 +102,16 @@ static void run_to_its_death(const char *point)
     dispose();
 }
 
-TEST(every_kill_point_is_passed)
+TEST(every_kill_point_is_reached)
 {
 #define POINT(name) name,
     static const char *const points[] = { GD__KILL_POINTS(POINT) };
 #undef POINT
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++)
-        run_to_its_death(points[i]);
+        run_until_killed_at(points[i]);
 }
 
-TEST(half_a_result_is_not_a_result)
+TEST(a_half_written_result_is_not_a_result)
 {
     prepare();
     setenv("GD_KILL", "result_half", 1);
@@ -121,7 +121,7 @@ TEST(half_a_result_is_not_a_result)
     CHECK_EQ(f->signal, SIGKILL);
 }
 
-TEST(a_later_process_of_the_same_worker_is_spared)
+TEST(a_later_process_of_the_same_worker_is_not_killed)
 {
     prepare();
     f->spec.config.generation = 1;
@@ -130,7 +130,7 @@ TEST(a_later_process_of_the_same_worker_is_spared)
     stop();
 }
 
-/* Whichever call fails while a worker starts, the result is a clear error, never a hang. */
+/* Makes each call during the start of a worker fail once. The result is a clear error, never a hang. */
 TEST(every_start_failure_is_reported)
 {
     for (int nth = 1; nth < 60; nth++) {

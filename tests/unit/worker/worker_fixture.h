@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dispatcher's half of the tests of the worker host: a channel, an arena, a boot socket, and a worker process,
- * which is this program executed again (worker_deeds.h has what it does then). A program of these tests ends with
+ * The dispatcher's side of the tests of the worker host: a channel, an arena, a boot socket, and a worker process. The
+ * worker process executes the test program again (see worker_actions.h). A test program that uses this ends with
  * WORKER_TEST_MAIN() instead of TEST_MAIN().
  */
 #ifndef GD_TESTS_UNIT_WORKER_FIXTURE_H
@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "shm/channel.h"
-#include "unit/worker/worker_deeds.h"
+#include "unit/worker/worker_actions.h"
 
 enum { ARENA_SIZE = 1 << 20 };
 
@@ -24,24 +24,24 @@ struct fixture {
     struct gd__region arena;
     int socket, theirs, shared_fd;
     const char *program, *argument; /* NULL: this program, without arguments */
-    bool no_group, hold_bytes;      /* not the leader of a group; don't release result bytes */
+    bool no_group, hold_bytes;      /* the worker does not lead a group; result bytes are not released */
     pid_t pid;
     uint64_t arena_used, released;
     struct gd__boot boot;
     struct gd__result_slot record; /* the last record read */
-    char *bytes;                   /* its bytes (copied, ended with a zero) */
+    char *bytes;                   /* a copy of its bytes, with a NUL at the end */
     uint64_t size;
-    int exit_code, signal; /* once it has ended */
+    int exit_code, signal; /* valid when the worker has ended */
 };
 
-static struct fixture *f; /* each test has one */
+static struct fixture *f; /* the fixture of this case */
 
 TEST_UNUSED static void prepare(void)
 {
     static struct fixture fixture;
     f = &fixture;
     int fd = memfd_create("shared", 0);
-    f->shared_fd = fcntl(fd, F_DUPFD, 10); /* out of the boot socket's way */
+    f->shared_fd = fcntl(fd, F_DUPFD, 10); /* so that it does not have the number of the boot socket */
     close(fd);
     CHECK(f->shared_fd >= 0 && ftruncate(f->shared_fd, sizeof *shared) == 0);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, f->shared_fd, 0);
@@ -149,7 +149,7 @@ TEST_UNUSED static void keep_record(const void *bytes)
     gd__channel_done(&f->c, f->c.result_head, f->released);
 }
 
-/* Sleeps as the dispatcher does, until there is a record or the worker has ended. False: it has ended. */
+/* Sleeps like the dispatcher until there is a record or the worker has ended. Returns false if the worker has ended. */
 TEST_UNUSED static bool await_record(void)
 {
     struct gd__arena_header *head = f->arena.base;
@@ -171,7 +171,7 @@ TEST_UNUSED static bool await_record(void)
     return gd__channel_has_result(&f->c);
 }
 
-/* The kind of the next record; 0: the worker has ended. */
+/* Waits for the next record and returns its kind. Returns 0 if the worker has ended. */
 TEST_UNUSED static int next(void)
 {
     const void *bytes = NULL;
@@ -200,7 +200,7 @@ TEST_UNUSED static void start_ready(const char *mode)
     CHECK_EQ(next(), GD__R_READY);
 }
 
-/* Waits until the worker has ended. The next one may be started then. */
+/* Frees everything after the worker has ended, so that another worker can be started. */
 TEST_UNUSED static void dispose(void)
 {
     gd__region_close(&f->arena);
@@ -238,7 +238,7 @@ TEST_UNUSED static void give(const char *payload)
     gd__channel_publish(&f->c);
 }
 
-/* Gives n tasks as one batch. */
+/* Appends n tasks as one batch. */
 TEST_UNUSED static void append_batch(const char *const *payloads, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
@@ -279,7 +279,7 @@ TEST_UNUSED static void stop(void)
     CHECK_EQ(f->exit_code, 0);
     CHECK_EQ(shared->setups, 1);
     CHECK_EQ(shared->cleanups, 1);
-    CHECK_EQ(shared->exits, 1); /* its atexit handlers ran */
+    CHECK_EQ(shared->exits, 1); /* the atexit handlers of the worker were called */
 }
 
 TEST_UNUSED static void await_reached(void)
@@ -288,7 +288,7 @@ TEST_UNUSED static void await_reached(void)
         CHECK_EQ(errno, EINTR);
 }
 
-/* Waits until the worker's guardian has read every byte that was sent to it. */
+/* Waits until the guardian thread of the worker has read all bytes from the socket. */
 TEST_UNUSED static void await_guardian(void)
 {
     int left = 1;

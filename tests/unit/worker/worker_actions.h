@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker's half of the tests of the worker host: its functions, and the page that both sides share.
+ * The worker's side of the tests of the worker host: its functions, and the memory that both sides share.
  *
- * What a task does is the first character of its payload: see struct deed. The shared page has counters and
- * semaphores, so that no test waits for time to pass. Tables of functions have names: see struct mode.
+ * The first character of a payload says what its task does (see struct action). The shared memory has counters and
+ * semaphores, so that no test waits for time to pass. Each table of functions has a name (see struct mode).
  */
-#ifndef GD_TESTS_UNIT_WORKER_DEEDS_H
-#define GD_TESTS_UNIT_WORKER_DEEDS_H
+#ifndef GD_TESTS_UNIT_WORKER_ACTIONS_H
+#define GD_TESTS_UNIT_WORKER_ACTIONS_H
 
 #include "support/test.h"
 
@@ -24,16 +24,16 @@ enum { MOST_CALLS = 64 };
 
 /* Memory that both sides share. */
 struct shared {
-    sem_t go;      /* the test lets one task go on */
-    sem_t reached; /* a task or load has been entered */
-    sem_t load_go; /* stop_loads() lets one load go on */
+    sem_t go;      /* the test posts it to let one task continue */
+    sem_t reached; /* posted when a task or a load begins */
+    sem_t load_go; /* stop_loads() posts it to end one load */
     _Atomic int setups, cleanups, exits, processed, loads, unloads, interrupts, load_stops;
-    _Atomic int ahead, most_ahead;      /* loads entered and tasks not processed */
-    _Atomic int looks, loads_cancelled; /* how often a load has checked whether it is cancelled */
-    _Atomic int solo_beside;            /* something was in progress beside a solo task */
+    _Atomic int ahead, most_ahead;      /* tasks that are loading or loaded, and not processed */
+    _Atomic int looks, loads_cancelled; /* how often loads have called gd_task_cancelled(); loads that were cancelled */
+    _Atomic int solo_beside;            /* how often another task was in progress beside a solo task */
     _Atomic int oom_above;              /* a process_batch of more tasks than this runs out of memory; 0: no limit */
-    _Atomic int n_calls;                /* of process_batch */
-    int calls[MOST_CALLS];              /* their sizes */
+    _Atomic int n_calls;                /* calls of process_batch */
+    int calls[MOST_CALLS];              /* the sizes of these batches */
 };
 static struct shared *shared;
 
@@ -48,7 +48,7 @@ TEST_UNUSED static void wait_go(void)
         ;
 }
 
-typedef int deed_fn(struct gd_worker *w, const struct gd_task *t, struct gd_result *r);
+typedef int action_fn(struct gd_worker *w, const struct gd_task *t, struct gd_result *r);
 
 TEST_UNUSED static int do_echo(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
@@ -85,7 +85,7 @@ TEST_UNUSED static int do_truncate(struct gd_worker *w, const struct gd_task *t,
 TEST_UNUSED static int do_error(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
     (void)w;
-    gd_result_alloc(r, 1000); /* given back */
+    gd_result_alloc(r, 1000); /* freed by the error */
     return gd_result_error(r, "bad thing number %d", (int)t->id);
 }
 TEST_UNUSED static int do_error_final(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
@@ -127,7 +127,7 @@ TEST_UNUSED static int do_error_return_0(struct gd_worker *w, const struct gd_ta
 TEST_UNUSED static int do_forgiven(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
     (void)w, (void)t;
-    gd_result_error(r, "an error of many words that is taken back");
+    gd_result_error(r, "an error that is replaced by a success");
     return gd_result_set(r, "fine", 4);
 }
 TEST_UNUSED static int do_long_words(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
@@ -138,7 +138,7 @@ TEST_UNUSED static int do_long_words(struct gd_worker *w, const struct gd_task *
         words[i] = '\xc3';
         words[i + 1] = '\xa9';
     }
-    return gd_result_error(r, "x%s", words); /* a cut at an even number of bytes would halve a character */
+    return gd_result_error(r, "x%s", words); /* a cut at an even number of bytes would split a character */
 }
 TEST_UNUSED static int do_cancellable(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
@@ -178,10 +178,10 @@ TEST_UNUSED static int do_tell(struct gd_worker *w, const struct gd_task *t, str
     return gd_result_set(r, text, (size_t)n);
 }
 
-static const struct deed {
+static const struct action {
     char letter;
-    deed_fn *run;
-} deeds[] = {
+    action_fn *run;
+} actions[] = {
     { 'e', do_echo },
     { '-', do_nothing },
     { 'L', do_large },
@@ -206,15 +206,15 @@ static const struct deed {
 TEST_UNUSED static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
     char letter = t->size ? *(const char *)t->data : '-';
-    for (size_t i = 0; i < sizeof deeds / sizeof deeds[0]; i++) {
-        if (deeds[i].letter == letter) {
-            int code = deeds[i].run(w, t, r);
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        if (actions[i].letter == letter) {
+            int code = actions[i].run(w, t, r);
             shared->processed++;
             shared->ahead--;
             return code;
         }
     }
-    return gd_result_error(r, "no deed '%c'", letter);
+    return gd_result_error(r, "no action '%c'", letter);
 }
 
 TEST_UNUSED static int process_batch(struct gd_worker *w, const struct gd_task *const *t, struct gd_result *const *r,
@@ -224,7 +224,7 @@ TEST_UNUSED static int process_batch(struct gd_worker *w, const struct gd_task *
     if (shared->oom_above && (int)n > shared->oom_above)
         return n % 2 ? gd_result_out_of_memory(r[n - 1], "%zu are too many", n) : GD_E_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
-        if (*(const char *)t[i]->data == 'R') /* fails all tasks that have no failure of their own */
+        if (*(const char *)t[i]->data == 'R') /* all tasks without their own failure fail */
             return gd__error(GD_E_FAILED, "the whole batch of %zu", n);
         if (*(const char *)t[i]->data == 'Q') /* the same, without an error message */
             return GD_E_FAILED;
@@ -296,7 +296,7 @@ TEST_UNUSED static int load(struct gd_worker *w, struct gd_task *t, struct gd_re
         shared->ahead--;
         return gd_result_cancelled(r);
     }
-    if (letter == 'K') { /* only stop_loads() ends it */
+    if (letter == 'K') { /* only stop_loads() ends this load */
         reach();
         while (sem_wait(&shared->load_go) < 0)
             ;
