@@ -177,8 +177,7 @@ struct gd_options {
     unsigned setup_jobs;       /* how many workers run setup at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup is started */
-    unsigned
-        death_limit; /* default 10: a worker that dies this often, with no task finished in between, is not replaced */
+    unsigned death_limit; /* default 10: after this many deaths in a row, with no task finished, a worker is not used */
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
 

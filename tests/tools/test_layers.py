@@ -16,7 +16,7 @@ import layers  # noqa: E402
 
 TABLE = """# Architecture
 
-## Who may know whom
+## Layers
 
 | layer | holds | may include |
 |---|---|---|
@@ -125,7 +125,7 @@ def a_layer_within_a_layer():
 
 def no_table():
     found = problems_of({"docs/architecture.md": "# Architecture\n"})
-    assert 'docs/architecture.md has no table under "Who may know whom"' in found, found
+    assert 'docs/architecture.md has no table under "Layers"' in found, found
 
 
 def run(name, case):

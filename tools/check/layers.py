@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Compares the table of layers in docs/architecture.md with the #includes of the sources.
 
-The table is the one under "Who may know whom". A row is
+The table is the one under "Layers". A row is
 
     | `src/shm/` | what it holds | `include/`, `src/base/` |
 
@@ -24,7 +24,7 @@ import re
 import sys
 
 DOCUMENT = "docs/architecture.md"
-HEADING = "## Who may know whom"
+HEADING = "## Layers"
 UNCHECKED = ("tests", "bench", "build", ".")  # beginnings of names in the root
 INCLUDE_ROOTS = ("include/", "src/", "")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.MULTILINE)
