@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One line, one JSON object. Unknown figures are null.
+ * Writes one JSON object on one line. Unknown figures are null.
  */
 #include "view/json.h"
 

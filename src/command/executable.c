@@ -4,8 +4,8 @@
  * Starting a program without a shell must give the same result. So a shell is used whenever it could make a difference:
  * for its keywords and builtin commands, for names that are not found in PATH, for functions that bash takes from the
  * environment, if there is a start-up file (BASH_ENV), and for any shell whose builtins are not in the table below.
- * Some builtins also exist as programs. Only true, false and echo are run as programs, because they do the same. For
- * echo this holds only if no argument begins with a dash (an option) or contains a backslash.
+ * Some builtins also exist as programs. Only true, false and echo are run as programs, and only if no argument begins
+ * with a dash (an option) or contains a backslash. Builtin and program then do the same.
  */
 #include <errno.h>
 #include <stdio.h>

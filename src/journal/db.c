@@ -167,8 +167,8 @@ static int not_a_journal(const char *path, const char *what)
         what);
 }
 
-/* Checks that our tables are plain tables. To read a view or a virtual table is to run its code, which may never end.
- * Names are compared as SQLite does, regardless of case. */
+/* Checks that our tables are plain tables. Reading a view or a virtual table runs its code, which may never end. Names
+ * are compared as SQLite does, regardless of case. */
 static int check_plain(sqlite3 *db, const char *path)
 {
     static const char sql[] = "SELECT count(*) = 3 AND total(type = 'table' AND rootpage > 0) = 3 FROM sqlite_master"

@@ -1,4 +1,4 @@
-/* The database of a journal: creating, checking and opening it. Only this module knows the version of the schema. */
+/* The database of a journal: creating, checking and opening it. Only this module uses the version of the schema. */
 #ifndef GD_JOURNAL_DB_H
 #define GD_JOURNAL_DB_H
 

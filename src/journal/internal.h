@@ -121,7 +121,7 @@ struct gd_journal {
     char message[1024];
 };
 
-/* write/record.c: appends a record; 0 or GD_E_NO_MEMORY. */
+/* write/record.c: appends a record. Returns 0 or GD_E_NO_MEMORY. */
 int gd__record_append(struct gd__bytes_buffer *b, const struct gd_journal *j, const struct gd__journal_task *t,
                       const struct gd_report *r);
 const char *gd__record_text(const struct gd__record *r, enum gd__text which);

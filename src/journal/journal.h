@@ -16,7 +16,7 @@
 
 #include "journal/siphash.h"
 
-/* What identifies a task. */
+/* Identifies a task. */
 struct gd__journal_key {
     unsigned char hash[GD__HASH_SIZE];
     const char *version; /* NULL: none */
@@ -60,8 +60,8 @@ bool gd__journal_take_reads(const struct gd_journal *j, const struct gd__journal
  * wait. */
 void gd__journal_interrupt(struct gd_journal *j);
 
-/* Called when a task is final and its callback has returned. Records the task, unless it was cancelled or had no
- * worker. Frees the context. */
+/* Called when a task is final and its callback has returned. Records the task, unless it was cancelled, had no worker,
+ * or has a note with not_done. Frees the context. */
 void gd__journal_put(struct gd_journal *j, struct gd__journal_task *t, const struct gd_report *r);
 
 /* Called at the end of the run. Writes the remaining records. how: the outcome to record, like "finished". Returns 0 or

@@ -1,4 +1,4 @@
-/* SipHash-2-4 with a result of 128 bits. It identifies tasks. */
+/* SipHash-2-4 with a result of 128 bits. Used to identify tasks and to check followed files. */
 #ifndef GD_JOURNAL_SIPHASH_H
 #define GD_JOURNAL_SIPHASH_H
 

@@ -111,7 +111,7 @@ static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const str
         b->last_ns = r->end_ns;
 }
 
-/* Uses the input as the name or, if the input contains a NUL, the number of the task. */
+/* Uses the input as the name. If the input is empty or contains a NUL, uses the number of the task. */
 static size_t put_name(char out[NAME_ROOM], const struct gd_report *r)
 {
     size_t size = r->input ? r->input_size : 0;

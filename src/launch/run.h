@@ -14,13 +14,13 @@
  *   run          gd_dispatcher_run(), on the caller's thread   the callbacks in the options
  *   stop         gd__run_shutdown(), gd__run_abort()           decides when: a signal, --halt, an output that is gone
  *   end                                                        ended(): waits for outputs
- *   teardown                                                   close_views(): nothing looks at the dispatcher any more
+ *   teardown                                                   close_views(): nothing reads the dispatcher any more
  *                                                              report(): the error and the summary (*)
  *                closes the dispatcher
  *                                                              conclude(): ends journal and files (*)
  *                closes balancer and list of workers
- *                                                              close(): releases what prepare() and the others made
- *   exit status  returns the result of the run                 makes an exit status of it
+ *                                                              close(): releases everything that the parts made
+ *   exit status  returns the result of the run                 turns the result into an exit status
  *
  *   (*) only after a run. If a step before the run fails, the rest of the teardown is done as after a run.
  *
@@ -48,11 +48,11 @@ struct gd__setup_failures;
 /* All parts except prepare(), failed() and say() may be NULL. A part that returns an int returns 0 or a negative code.
  * Before it returns a negative code it reports the error itself. */
 struct gd__run_parts {
-    int (*prepare)(void *user, struct gd_options *o); /* o holds the defaults */
+    int (*prepare)(void *user, struct gd_options *o); /* o contains the defaults */
     int (*open_source)(void *user); /* calls gd__run_set_total(), if total_tasks is not in the options */
     int (*open_views)(void *user);
 
-    int (*ended)(void *user, int result); /* returns the result to go on with */
+    int (*ended)(void *user, int result); /* returns the result for the parts below and for gd__run_execute() */
     void (*close_views)(void *user);
     void (*report)(void *user, int result);
     void (*conclude)(void *user, int result);

@@ -20,6 +20,6 @@ struct gd__idle_facts {
     bool queue_is_full; /* the source must wait until some tasks are done */
 };
 
-enum gd_idle_reason gd__idle_why(const struct gd__idle_facts *f); /* pure */
+enum gd_idle_reason gd__idle_why(const struct gd__idle_facts *f); /* depends only on f */
 
 #endif

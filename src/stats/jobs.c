@@ -152,7 +152,8 @@ int gd_jobs_list(struct gd_job *out, size_t element_size, size_t max)
 {
     struct gd__jobs jobs;
     if (element_size < sizeof(size_t) || (max > 0 && !out))
-        return gd__error(GD_E_INVALID, "gd_jobs_list: out is NULL, or element_size is not sizeof(struct gd_job)");
+        return gd__error(GD_E_INVALID,
+                         "gd_jobs_list: out is NULL, or element_size is too small: pass sizeof(struct gd_job)");
     const int rc = gd__jobs_find(&jobs);
     if (rc < 0)
         return rc;

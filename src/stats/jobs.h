@@ -1,4 +1,4 @@
-/* The list of runs, and finding the one that the user means. */
+/* Lists the runs, and finds the one that the user names. */
 #ifndef GD_STATS_JOBS_H
 #define GD_STATS_JOBS_H
 

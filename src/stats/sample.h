@@ -6,7 +6,7 @@
 #include <gpu_dispatch/observe.h>
 
 struct gd__sample {
-    struct gd_devices *list; /* NULL: not available, or not yet */
+    struct gd_devices *list; /* NULL: not available, or not opened yet */
     uint64_t at_ns;          /* when they were last read; 0: never */
     bool given_up;
 };

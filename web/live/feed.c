@@ -56,7 +56,7 @@ struct web_feed {
     uint64_t sequence;        /* of the last sample that was sent to watchers; the first is 1 */
     struct text *ring[RING];  /* text i is at i % RING; NULL: there was no watcher then */
     struct text *state;       /* the state of this sequence; NULL: not needed yet */
-    uint64_t told_ns;         /* when something was last sent to watchers */
+    uint64_t published_ns;    /* when something was last sent to watchers */
     struct web_watcher *first;
     size_t n_watchers, n_gone; /* all watchers; those of them whose client is gone */
 };
@@ -144,7 +144,7 @@ static void sweep(struct web_feed *f)
 static void publish(struct web_feed *f, const struct gd_snapshot *news)
 {
     f->sequence++;
-    f->told_ns = now_ns();
+    f->published_ns = now_ns();
     let_go(f->state);
     f->state = NULL;
     struct text **slot = &f->ring[f->sequence % RING];
@@ -173,7 +173,7 @@ static void take_in(struct web_feed *f, const struct gd_snapshot *s)
         return;
     add_history(f);
     view_history_add(&f->seen, &f->kept.s);
-    if (differs || now_ns() - f->told_ns >= (uint64_t)SLOW_MS * 1000000u)
+    if (differs || now_ns() - f->published_ns >= (uint64_t)SLOW_MS * 1000000u)
         publish(f, &news);
 }
 

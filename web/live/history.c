@@ -7,7 +7,7 @@
 
 #include "base/text/buffer.h"
 
-/* Samples are taken once a second. Less than a second, because two samples may be a little closer together. */
+/* Samples are taken once a second. The step is shorter, because two samples may be a little closer together. */
 static const double FIRST_STEP = 0.9;
 
 static void thin_out(struct web_history *h)

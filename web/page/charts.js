@@ -36,7 +36,7 @@ function axisTime(s, step) {
 /* points: [seconds, tasks done per second, tasks failed per second], in order of time. */
 function drawRates(svg, points, from, to) {
   const width = Math.max(svg.clientWidth, 200), height = 180, left = 52, right = 8, top = 10, bottom = 22;
-  const most = Math.max(...points.map((p) => p[1]), ...points.map((p) => p[2]), 0) || 1; /* 1 if there are no tasks yet */
+  const most = Math.max(...points.map((p) => p[1]), ...points.map((p) => p[2]), 0) || 1; /* 1 if no task has ended */
   const step = niceStep(most, 4), high = Math.ceil(most / step) * step, span = Math.max(to - from, 1e-9);
   const x = (t) => left + (width - left - right) * (t - from) / span;
   const y = (r) => top + (height - top - bottom) * (1 - r / high);

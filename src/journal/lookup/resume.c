@@ -59,7 +59,7 @@ static uint64_t version_of(sqlite3_stmt *s, int column)
     uint64_t version;
     if (sqlite3_column_type(s, column) == SQLITE_NULL)
         return 0;
-    /* Get the size first: the call may move the value. */
+    /* Get the size first, because sqlite3_column_bytes() may move the value. */
     const size_t size = (size_t)sqlite3_column_bytes(s, column);
     gd__journal_hash(sqlite3_column_blob(s, column), size, hash);
     memcpy(&version, hash, sizeof version);

@@ -1,4 +1,4 @@
-/* Finds files: reads each directory of a tree (tree.c) in large portions and looks at every name once.
+/* Finds files: reads each directory of a tree (tree.c) in large portions and checks every name once.
  *
  * On nearly every file system a directory contains the kind of each entry, so a plain file needs no system call. Only
  * links, entries of unknown kind and, if sizes are wanted, files whose name matches are looked up with fstatat(). Only

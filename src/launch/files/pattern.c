@@ -4,7 +4,7 @@
  * and a suffix, which are compared byte by byte. In all common encodings this gives the same result as comparing
  * characters. All other patterns are passed to fnmatch().
  *
- * As in a shell, a star does not match a dot at the beginning of a name, unless hidden names are wanted.
+ * As in a shell, a wildcard does not match a dot at the beginning of a name, unless hidden names are wanted.
  */
 #include "launch/files/pattern.h"
 

@@ -13,7 +13,7 @@
  * Every part begins at a multiple of 64 bytes. The offsets follow from the two counts (gd__page_plan()), so a reader
  * depends only on these counts, which it compares with the size of the file.
  *
- * There is one writer, the run's thread, and any number of readers. The writer does not know how many. A part with a
+ * There is one writer, the run's thread, and any number of readers. The writer does not depend on them. A part with a
  * sequence lock is being written while its sequence number is odd. If the number differs after a read, the part was
  * written during the read. A ring needs no lock: before the writer changes position p it stores begun = p + 1. A reader
  * that has copied position p then reads begun. Its copy is complete if begun <= p + capacity. The number of filled

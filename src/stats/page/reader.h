@@ -38,6 +38,6 @@ int gd__reader_header(int fd, struct gd__page_header *out);
 int gd__reader_open(struct gd__reader *r, int fd);
 void gd__reader_close(struct gd__reader *r);
 
-int gd__reader_read(struct gd__reader *r); /* 0; GD_E_CORRUPT: the file was changed; GD_E_NO_MEMORY */
+int gd__reader_read(struct gd__reader *r); /* returns 0, GD_E_CORRUPT (the file was changed) or GD_E_NO_MEMORY */
 
 #endif
