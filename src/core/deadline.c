@@ -5,9 +5,9 @@
  */
 #include "core/internal.h"
 
-/* When the task at head must have ended. The start time that the worker reports is read once and cannot be later than
- * now, so a worker cannot put off its deadline. A task that has not started is timed from when it became the first, so
- * that a stopped process is noticed too. */
+/* Returns when the task at head must have ended. The start time that the worker reports is read only once and is not
+ * accepted if it is later than now, so a worker cannot delay its deadline. A task that has not started is timed from
+ * when it became the first, so that a stopped process is noticed too. */
 uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];

@@ -241,7 +241,7 @@ static ssize_t read_into_tail(struct gd__output *o, char *buffer, size_t size)
     return n;
 }
 
-/* May only be called while nothing is held. The callback may close o. */
+/* Call it only while no bytes are held. The callback may close o. */
 static ssize_t read_and_pass_on(struct gd__output *o, size_t size)
 {
     ssize_t n = read_into_tail(o, o->held, size < sizeof o->held ? size : sizeof o->held);

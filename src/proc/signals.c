@@ -39,7 +39,7 @@ static _Atomic pid_t owner; /* the process that subscribed, not a fork of it */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int n_subscribers;
 static struct sigaction previous[N_SIGNALS];
-static bool displaced[N_SIGNALS]; /* another handler was once installed over ours, and may call ours */
+static bool displaced[N_SIGNALS]; /* another handler replaced ours before, and may call ours */
 
 static void on_signal(int signal, siginfo_t *info, void *context);
 

@@ -8,7 +8,7 @@
  *           slab_at[offset / 128 KiB] is the slab at that offset, if any. Freeing a block uses it to find the layer of
  *           the block.
  *
- * If no slab can be made for a small block (the region is nearly full), the block gets a run of its own.
+ * If no slab can be made for a small block (the region is nearly full), the block gets its own run.
  *
  * Freeing never needs memory. The number of free runs is at most the number of runs in use plus one, and taking a run
  * makes room in the table for that many.

@@ -295,7 +295,7 @@ static void write_result(char *room, const struct ended *e)
     memcpy(room, &head, sizeof head);
 }
 
-/* The last line of stderr that is not blank, for an error message: ": text" or nothing. */
+/* Writes the last line of stderr that is not blank, for an error message: ": text", or "" if there is no such line. */
 static void last_line(const struct ended *e, char *text, size_t size)
 {
     char tail[TAIL_MAX];

@@ -1,4 +1,4 @@
-/* Figures as people read them.
+/* Writes figures in readable form.
  *
  * A figure has two or three significant digits and a suitable unit. The unit is chosen by the rounded value: 999.96 ms
  * rounds to 1000.0, and is printed as "1.0s". Durations are printed in the form that --timeout accepts.

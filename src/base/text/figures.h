@@ -1,4 +1,4 @@
-/* Figures as people read them: durations, rates, sizes. Each function writes to the caller's buffer. */
+/* Writes figures in readable form: durations, rates, sizes. Each function writes to the caller's buffer. */
 #ifndef GD_BASE_TEXT_FIGURES_H
 #define GD_BASE_TEXT_FIGURES_H
 

@@ -1,5 +1,5 @@
-/* Parses what people write on a command line. Durations are written as for GNU parallel ("1m30s", upper or lower case,
- * a fraction anywhere), and sizes as for most tools.
+/* Parses values of a command line. Durations are written as for GNU parallel ("1m30s", upper or lower case, a fraction
+ * anywhere), and sizes as for most tools.
  */
 #include "base/text/parse.h"
 

@@ -1,4 +1,4 @@
-/* Parses what people write on a command line: durations, sizes, numbers, misspelt words. */
+/* Parses values of a command line (durations, sizes, numbers), and finds the word that a misspelt word stands for. */
 #ifndef GD_BASE_TEXT_PARSE_H
 #define GD_BASE_TEXT_PARSE_H
 
