@@ -282,7 +282,7 @@ def stream(b):
     for _ in range(min(b.rounds, 3)):
         for name, value in b.streams().items():
             found.setdefault(name, []).append(value)
-    for name, program, target in (("c", "a C program that gives its input back", 100000), ("python", "upper.py", None)):
+    for name, program, target in (("c", "a C program that returns its input", 100000), ("python", "upper.py", None)):
         for workers in (1, 2):
             values = found[f"stream_{name}_{workers}"]
             met = statistics.median(values) >= target if target and workers == 1 else None
