@@ -208,7 +208,7 @@ struct gd_options {
     /* waiting and stopping */
     int spin_us; /* how long to spin before sleeping; 0: never; -1 (default): about as long as a wake-up takes, if there
                     are enough processors */
-    unsigned stop_grace_ms;    /* default 10000: how long running tasks may go on after a shutdown */
+    unsigned stop_grace_ms;    /* default 10000: how long running tasks may continue after a shutdown */
     unsigned cleanup_grace_ms; /* default 10000: how long a worker may take to clean up and exit */
     bool handle_signals;       /* true: the first SIGINT or SIGTERM shuts the run down, the second aborts it */
 
@@ -283,7 +283,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
  *   GD_E_JOURNAL      the journal could not be written (for example: disk full), so the run was shut down.
  *                     Tasks without a record in the journal will be run again.
  *   GD_E_SYSTEM, GD_E_NO_MEMORY
- *                     the run could not start, or could not go on. Tasks not done were reported as cancelled. */
+ *                     the run could not start, or could not continue. Tasks not done were reported as cancelled. */
 int gd_dispatcher_run(struct gd_dispatcher *d);
 
 /* Shuts a run down, and returns without waiting for it. No more tasks are taken from the source. Running tasks may
@@ -340,7 +340,7 @@ enum gd_worker_state {
     GD_WORKER_RESTING = 6,    /* died, waits to be started again */
     GD_WORKER_STOPPING = 7,   /* no more tasks: in cleanup */
     GD_WORKER_FINISHED = 8,
-    GD_WORKER_FAILED = 9, /* setup failed, or the worker was given up */
+    GD_WORKER_FAILED = 9, /* setup failed, or the worker died too often */
     GD_WORKER_LOST = 10,  /* was killed but does not end; no longer used */
 };
 
