@@ -138,8 +138,9 @@ static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
     if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) {
         gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
         gd__heap_disarm(&s->heap, &w->timer);
-        if (gd__window_length(w) > 0)
-            gd__worker_arm(s, i, now + s->config.task_timeout_ns);
+        gd__arm_head_limit(s, now, i);
+    } else if (s->has_limits && w->state == GD_WORKER_IDLE) {
+        gd__arm_head_limit(s, now, i);
     }
     const bool ready = w->state == GD_WORKER_IDLE || w->state == GD__WORKER_SHORT;
     if (s->stopping && ready && gd__window_length(w) == 0)
@@ -163,7 +164,7 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
     t->attempt++;
     w->head++;
     gd__head_changed(w, now);
-    w->solo = w->no_steal = false;
+    w->solo = w->no_steal = w->stuck = false;
     w->productive = w->productive || (failure != GD_FAILURE_DEVICE_LOST && !o->shortage);
     if (!o->shortage)
         s->short_since = w->shortages = 0;

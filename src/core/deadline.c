@@ -5,26 +5,57 @@
  */
 #include "core/internal.h"
 
-/* Returns when the task at head must have ended. The start time that the worker reports is read only once and is not
- * accepted if it is later than now, so a worker cannot delay its deadline. A task that has not started is timed from
- * when it became the first, so that a stopped process is noticed too. */
-uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
+static uint64_t limit_of(const struct gd__sched *s, const struct gd__task *t)
+{
+    const uint64_t ns = t->timeout_ns > 0 ? t->timeout_ns : s->config.task_timeout_ns;
+    return ns > 0 ? ns : GD__NEVER;
+}
+
+uint64_t gd__head_limit(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    if (gd__window_length(w) == 0)
+        return GD__NEVER;
+    const struct gd__task *first = &s->tasks[gd__window_at(s, w, w->head)];
+    uint64_t least = limit_of(s, first);
+    for (uint64_t p = w->head + 1; s->has_limits && p < w->head + first->batch && p < w->tail; p++)
+        least = gd__min64(least, limit_of(s, &s->tasks[gd__window_at(s, w, p)]));
+    return least;
+}
+
+/* When the first task began. The start time that the worker reports is read once and cannot be later than now, so a
+ * worker cannot put off its deadline. A task that has not started is timed from when it became the first, so that a
+ * stopped process is noticed too. */
+static uint64_t head_start(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t first_since = w->head_since + w->frozen_ns; /* without the time for which the run was frozen */
     if (w->run_position == w->head + 1)
-        return w->run_start + s->config.task_timeout_ns;
+        return w->run_start;
     struct gd__probe p = { 0, 0 };
     s->fx->probe(s->ctx, i, w->head, &p);
     if (p.started <= w->head)
-        return first_since + s->config.task_timeout_ns;
+        return first_since;
     w->run_position = w->head + 1;
     w->run_start = gd__min64(p.start_ns, now);
     if (w->run_start < w->frozen_until)
         w->run_start += gd__min64(w->frozen_ns, w->frozen_until - w->run_start);
     if (w->run_start < first_since) /* the task can't have begun before it was the first */
         w->run_start = first_since;
-    return w->run_start + s->config.task_timeout_ns;
+    return w->run_start;
+}
+
+uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    const uint64_t limit = gd__head_limit(s, &s->workers[i]);
+    return limit == GD__NEVER ? GD__NEVER : gd__after(head_start(s, now, i), limit);
+}
+
+void gd__arm_head_limit(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t at = gd__after(now, gd__head_limit(s, w));
+    if (at != GD__NEVER && (!gd__timer_armed(&w->timer) || w->timer.at_ns > at))
+        gd__worker_arm(s, i, at);
 }
 
 void gd__head_changed(struct gd__sched_worker *w, uint64_t now)

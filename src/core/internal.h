@@ -1,7 +1,9 @@
 /* What the scheduler's files share.
  *
  *   sched.c      tasks: their states, retries, delivery in order
+ *   waiting.c    queues of waiting tasks, in the order in which they start
  *   place.c      which worker gets which task
+ *   order.c      takes back tasks that would start too late
  *   attempt.c    what a result, or a death, means for the tasks of a window
  *   pool.c       workers: what each event does in each state
  *   death.c      the end of a worker's process, and whether it gets another
@@ -38,6 +40,11 @@ static inline uint64_t gd__max64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
+/* now + ns, where either may be GD__NEVER. */
+static inline uint64_t gd__after(uint64_t now, uint64_t ns)
+{
+    return ns > GD__NEVER - now ? GD__NEVER : now + ns;
+}
 static inline uint64_t gd__window_length(const struct gd__sched_worker *w)
 {
     return w->tail - w->head;
@@ -70,9 +77,6 @@ static inline void gd__bit_clear(uint64_t *set, unsigned i)
 }
 
 /* sched.c */
-void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
-void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
-uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
 void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* records the start of the first attempt */
 void gd__task_cancel(struct gd__sched *s, uint32_t slot);             /* ends it as cancelled, or as NO_WORKER */
@@ -102,7 +106,12 @@ void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned w);         /* 
 void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* so its death counts */
 
 /* deadline.c */
+/* The time limit of the first task of the window, or the least one of the first batch. GD__NEVER: none. */
+uint64_t gd__head_limit(const struct gd__sched *s, const struct gd__sched_worker *w);
+/* When the first task must have ended. GD__NEVER: there is none, or it has no limit. */
 uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned w);
+/* Makes sure that w's timer fires when a first task that began now would be late. */
+void gd__arm_head_limit(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__head_changed(struct gd__sched_worker *w, uint64_t now); /* another task has become the first of the window */
 void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 
@@ -133,8 +142,21 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struc
 /* place.c */
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
 void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* a returned task: goes to the front */
+void gd__place_back(struct gd__sched *s, uint32_t slot);                /* a task that was taken back from a worker */
 void gd__place_release(struct gd__sched *s, unsigned w); /* w is gone: any worker may get the tasks placed on it */
 void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or its batch limit has changed */
 void gd__update_hunger(struct gd__sched *s, unsigned w);
+
+/* order.c */
+/* Whether w may hold tasks, beyond its first batch, that it has not begun. */
+bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w);
+/* Takes back the tasks from position keep on that w has not begun. They wait again. False: w has begun all of them. */
+bool gd__window_take_spare(struct gd__sched *s, unsigned w, uint64_t keep);
+/* Call this after tasks were handed to w. */
+void gd__order_note(struct gd__sched *s, uint64_t now, unsigned w);
+/* Takes back tasks that wait behind a long one, if it is time to look for them. */
+void gd__order_restore(struct gd__sched *s, uint64_t now);
+/* The first task with a priority has come: from now on nothing is handed out ahead. */
+void gd__order_by_priority(struct gd__sched *s);
 
 #endif

@@ -1,16 +1,17 @@
 /* Which worker gets which task.
  *
  * A worker that has no task (idle) or few (hungry) is handed tasks from its own queue, if tasks were placed on it, and
- * otherwise from the backlog. A worker with short tasks is handed more of them ahead: enough for WINDOW_NS. So short
- * tasks are handed out many at a time, and long tasks stay in the backlog, where any worker can get them. When the
- * backlog is empty, an idle worker gets the later half of the tasks of the worker that has the most, except those
- * already begun.
+ * otherwise from the backlog. Tasks start in order if nothing is handed out ahead, so that is done only with evidence
+ * that tasks are short: then a worker is handed enough for WINDOW_NS. A worker that is the only one keeps the order
+ * anyway, and always has one batch ahead. When the backlog is empty and a worker is idle, it gets tasks from the worker
+ * that has the most: the later half of them, except those already begun. order.c takes back tasks that wait too long.
  */
 #include "base/error.h"
 #include "core/internal.h"
 
 #define WINDOW_NS (200 * GD__NS_PER_US)
 #define SHARE_NS  GD__SHARE_NS
+#define SHORT_NS  GD__NS_PER_MS        /* batches that take longer than this start in order */
 #define LONG_NS   (10 * GD__NS_PER_MS) /* far longer than a wake-up, or than loading a task */
 
 /* --- how much --- */
@@ -20,16 +21,26 @@ static uint64_t batch_unit(const struct gd__sched *s, const struct gd__sched_wor
     return gd__min64(s->config.batch_size, w->batch_limit);
 }
 
+/* Whether tasks may be handed out ahead of time. */
+static bool may_be_ahead(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t b)
+{
+    if (s->has_priorities)
+        return false;
+    return s->config.n_workers == 1 || (w->mean_ns > 0 && w->mean_ns * b < SHORT_NS);
+}
+
 void gd__update_target(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = batch_unit(s, w);
     const uint64_t most = s->config.window_max / b * b;
     const uint64_t ahead = w->mean_ns == 0 ? 0 : WINDOW_NS / w->mean_ns;
-    const uint64_t wanted = s->config.start_gap_ns > 0 ? b
-                            : s->config.window > 0     ? gd__max64(s->config.window, b)
-                                                       : gd__max64(2 * b + ahead, s->config.window_min);
-    w->target = gd__min64(wanted, most);
+    uint64_t wanted = may_be_ahead(s, w, b) ? 2 * b + ahead : b;
+    if (s->config.window > 0 && !s->has_priorities)
+        wanted = gd__max64(s->config.window, b);
+    else
+        wanted = gd__max64(wanted, s->config.window_min);
+    w->target = gd__min64(s->config.start_gap_ns > 0 ? b : wanted, most);
     w->burst = w->mean_ns == 0 ? 1 : gd__min64(SHARE_NS / w->mean_ns, w->target / 2);
     w->target_mean = w->mean_ns;
 }
@@ -38,7 +49,7 @@ void gd__update_hunger(struct gd__sched *s, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
     const uint64_t length = gd__window_length(w);
-    const bool ready = w->state == GD_WORKER_IDLE && !w->solo;
+    const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck;
     gd__bit_clear(s->idle, i);
     gd__bit_clear(s->hungry, i);
     if (ready && length == 0)
@@ -68,17 +79,11 @@ static int choose_home(struct gd__sched *s, const struct gd__task *t)
     return usable ? home : -1;
 }
 
-static bool heavier(const struct gd__sched *s, uint32_t a, uint32_t b)
-{
-    const struct gd__task *x = &s->tasks[a], *y = &s->tasks[b];
-    return x->weight != y->weight ? x->weight > y->weight : x->id < y->id;
-}
-
 static void by_size_push(struct gd__sched *s, uint32_t slot)
 {
     uint32_t *h = s->by_size;
     uint64_t i = s->by_size_count++;
-    while (i > 0 && heavier(s, slot, h[(i - 1) / 2])) {
+    while (i > 0 && gd__goes_first(s, slot, h[(i - 1) / 2])) {
         h[i] = h[(i - 1) / 2];
         i = (i - 1) / 2;
     }
@@ -94,9 +99,9 @@ static uint32_t by_size_pop(struct gd__sched *s)
         uint64_t child = 2 * i + 1;
         if (child >= s->by_size_count)
             break;
-        if (child + 1 < s->by_size_count && heavier(s, h[child + 1], h[child]))
+        if (child + 1 < s->by_size_count && gd__goes_first(s, h[child + 1], h[child]))
             child++;
-        if (!heavier(s, h[child], last))
+        if (!gd__goes_first(s, h[child], last))
             break;
         h[i] = h[child];
         i = child;
@@ -105,14 +110,14 @@ static uint32_t by_size_pop(struct gd__sched *s)
     return top;
 }
 
-static void place_on(struct gd__sched *s, uint32_t slot, int home, bool first)
+static void place_on(struct gd__sched *s, uint32_t slot, int home, bool is_new)
 {
     s->tasks[slot].home = home;
-    struct gd__list *l = home < 0 ? &s->backlog : &s->workers[home].placed;
-    if (first)
-        gd__list_push_front(s, l, slot);
+    struct gd__waiting *q = home < 0 ? &s->backlog : &s->workers[home].placed;
+    if (is_new)
+        gd__waiting_append(s, q, slot);
     else
-        gd__list_push_back(s, l, slot);
+        gd__waiting_insert(s, q, slot);
     s->n_placed += home >= 0;
 }
 
@@ -121,10 +126,12 @@ void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot)
     (void)now;
     struct gd__task *t = &s->tasks[slot];
     t->state = GD__TASK_WAITING;
+    if (t->priority != 0 && !s->has_priorities)
+        gd__order_by_priority(s);
     if (s->config.placement == GD_PLACE_BY_SIZE)
         by_size_push(s, slot);
     else
-        place_on(s, slot, choose_home(s, t), false);
+        place_on(s, slot, choose_home(s, t), true);
 }
 
 void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
@@ -137,17 +144,22 @@ void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
     else if (t->solo)
         gd__list_push_front(s, &s->solo, slot);
     else
-        place_on(s, slot, t->home >= 0 && !is_out(&s->workers[t->home]) ? t->home : -1, true);
+        gd__place_back(s, slot);
+}
+
+void gd__place_back(struct gd__sched *s, uint32_t slot)
+{
+    struct gd__task *t = &s->tasks[slot];
+    t->state = GD__TASK_WAITING;
+    place_on(s, slot, t->home >= 0 && !is_out(&s->workers[t->home]) ? t->home : -1, false);
 }
 
 void gd__place_release(struct gd__sched *s, unsigned i)
 {
-    struct gd__list *l = &s->workers[i].placed;
-    while (l->count > 0) {
-        const uint32_t slot = gd__list_pop(s, l);
+    struct gd__waiting *q = &s->workers[i].placed;
+    while (q->count > 0) {
         s->n_placed--;
-        s->tasks[slot].home = -1;
-        gd__list_push_back(s, &s->backlog, slot);
+        place_on(s, gd__waiting_pop(s, q), -1, false);
     }
 }
 
@@ -157,16 +169,15 @@ static void hand(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, u
 {
     struct gd__sched_worker *w = &s->workers[i];
     struct gd__task *t = &s->tasks[slot];
-    if (w->tail == w->head) {
+    if (w->tail == w->head)
         gd__head_changed(w, now);
-        if (s->config.task_timeout_ns > 0 && !gd__timer_armed(&w->timer))
-            gd__heap_arm(&s->heap, &w->timer, now + s->config.task_timeout_ns);
-    }
     t->state = GD__TASK_HANDED;
     t->worker = (int32_t)i;
     t->batch = (uint16_t)batch;
     w->no_steal = false;
     w->window[w->tail++ & s->window_mask] = slot;
+    if (s->has_limits || !gd__timer_armed(&w->timer))
+        gd__arm_head_limit(s, now, i);
     s->fx->assign(s->ctx, i, t, t->attempt + 1);
 }
 
@@ -192,24 +203,32 @@ static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
     return true;
 }
 
-/* Returns when the task that has waited longest began to wait. That task may be anywhere in the list: returned tasks
- * are put at the front, tasks of a worker that is gone are put at the end, and some lists are sorted by size. */
-static uint64_t oldest(const struct gd__sched *s, const struct gd__list *l)
+struct oldest {
+    const struct gd__sched *s;
+    uint64_t since;
+};
+
+static void look_at_age(void *ctx, uint32_t slot)
 {
-    uint64_t since = GD__NEVER;
-    uint32_t slot = l->head;
-    for (uint64_t n = l->count; n > 0; n--, slot = s->tasks[slot].next)
-        since = gd__min64(since, s->tasks[slot].waiting_since);
-    return since;
+    struct oldest *o = ctx;
+    o->since = gd__min64(o->since, o->s->tasks[slot].waiting_since);
+}
+
+/* When the first of these tasks began to wait. That task may be anywhere in the queue. */
+static uint64_t oldest(const struct gd__sched *s, const struct gd__waiting *q)
+{
+    struct oldest o = { s, GD__NEVER };
+    gd__waiting_each(s, q, look_at_age, &o);
+    return o.since;
 }
 
 /* Whether a batch that is not full may be handed out, because no more tasks can come or because one has waited long
  * enough. */
-static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__list *l)
+static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__waiting *q)
 {
     if (s->config.batch_wait_ns == 0 || s->source_ended || s->next_id >= s->allowed)
         return true;
-    const uint64_t until = oldest(s, l) + s->config.batch_wait_ns;
+    const uint64_t until = oldest(s, q) + s->config.batch_wait_ns;
     if (until <= now)
         return true;
     s->hold_until = gd__min64(s->hold_until, until);
@@ -218,9 +237,9 @@ static bool may_go_short(struct gd__sched *s, uint64_t now, const struct gd__lis
 
 /* How many of the waiting tasks a worker may take at once. A single worker may take all. If there are more workers,
  * each may take half its share of the backlog, so that tasks remain for the others. */
-static uint64_t fair_part(const struct gd__sched *s, const struct gd__list *l)
+static uint64_t fair_part(const struct gd__sched *s, const struct gd__waiting *q)
 {
-    const uint64_t part = l == &s->backlog && s->n_ready > 1 ? l->count / (2 * s->n_ready) : l->count;
+    const uint64_t part = q == &s->backlog && s->n_ready > 1 ? q->count / (2 * s->n_ready) : q->count;
     return gd__max64(part, 1);
 }
 
@@ -235,34 +254,34 @@ static bool is_long(const struct gd__sched *s, const struct gd__sched_worker *w)
 
 /* Whether the rest of the backlog is left for other workers: one batch for each worker, and a second one for each
  * worker that has no task. */
-static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const struct gd__list *l)
+static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const struct gd__waiting *q)
 {
     const struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = batch_unit(s, w);
-    if (l != &s->backlog || gd__window_length(w) == 0 || !is_long(s, w) || l->count >= 2 * b * s->config.n_workers)
+    if (q != &s->backlog || gd__window_length(w) == 0 || !is_long(s, w) || q->count >= 2 * b * s->config.n_workers)
         return false;
     uint64_t others = 0;
     for (unsigned k = 0; k < s->config.n_workers; k++) {
         if (k != i && !is_out(&s->workers[k]))
             others += gd__window_length(&s->workers[k]) == 0 ? 2 : 1;
     }
-    return others > 0 && l->count < b * (others + 1);
+    return others > 0 && q->count < b * (others + 1);
 }
 
-static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__list *l)
+static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__waiting *q)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = batch_unit(s, w), target = w->target;
-    uint64_t left = gd__max64(gd__max64(fair_part(s, l), w->burst), b);
-    while (left > 0 && l->count > 0 && gd__window_length(w) + b <= target && !is_kept_for_others(s, i, l)) {
-        uint64_t n = gd__min64(b, l->count);
+    uint64_t left = gd__max64(gd__max64(fair_part(s, q), w->burst), b);
+    while (left > 0 && q->count > 0 && gd__window_length(w) + b <= target && !is_kept_for_others(s, i, q)) {
+        uint64_t n = gd__min64(b, q->count);
         const bool is_short = n < b;
-        if (is_short && (gd__window_length(w) > 0 || !may_go_short(s, now, l)))
+        if (is_short && (gd__window_length(w) > 0 || !may_go_short(s, now, q)))
             return;
         left -= gd__min64(left, n);
         for (; n > 0; n--) {
-            s->n_placed -= l != &s->backlog;
-            hand(s, now, i, gd__list_pop(s, l), n);
+            s->n_placed -= q != &s->backlog;
+            hand(s, now, i, gd__waiting_pop(s, q), n);
         }
     }
 }
@@ -283,6 +302,7 @@ static void hand_out(struct gd__sched *s, uint64_t now, unsigned i)
         return;
     s->next_start = now + s->config.start_gap_ns;
     gd__window_changed(s, i, length);
+    gd__order_note(s, now, i);
     s->fx->publish(s->ctx, i);
 }
 
@@ -334,14 +354,6 @@ static void deal_by_size(struct gd__sched *s)
 
 /* --- taking back --- */
 
-static bool can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w)
-{
-    const bool ready = w->state == GD_WORKER_IDLE || w->state == GD_WORKER_CANCELLING || w->state == GD__WORKER_SHORT;
-    if (!ready || w->solo || w->no_steal || gd__window_length(w) < 2)
-        return false;
-    return gd__window_length(w) > s->tasks[w->window[w->head & s->window_mask]].batch;
-}
-
 /* Whether it is worth moving the worker's tasks. Tasks that take less time than a wake-up end sooner if they stay. The
  * estimate uses past durations, so it is made again if the first task takes longer than SHARE_NS. */
 static bool is_worth_taking_from(struct gd__sched *s, uint64_t now, const struct gd__sched_worker *w)
@@ -358,7 +370,7 @@ static struct gd__sched_worker *longest_window(struct gd__sched *s, uint64_t now
     struct gd__sched_worker *best = NULL;
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
-        if (!can_take_from(s, w) || !is_worth_taking_from(s, now, w))
+        if (!gd__can_take_from(s, w) || !is_worth_taking_from(s, now, w))
             continue;
         if (!best || gd__window_length(w) > gd__window_length(best))
             best = w;
@@ -378,16 +390,7 @@ static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
         if (keep + b >= old_tail)
             break; /* the last batch is more than half of the window, and is taken back too */
     }
-    w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
-    w->no_steal = w->tail == old_tail;
-    gd__window_changed(s, i, length);
-    for (uint64_t p = old_tail; p > w->tail; p--) {
-        const uint32_t slot = w->window[(p - 1) & s->window_mask];
-        s->tasks[slot].state = GD__TASK_WAITING;
-        s->tasks[slot].waiting_since = 0; /* so that it is not held back again for a fuller batch */
-        gd__list_push_front(s, &s->backlog, slot);
-    }
-    return !w->no_steal;
+    return gd__window_take_spare(s, i, keep);
 }
 
 static void take_from_busy_workers(struct gd__sched *s, uint64_t now)
@@ -399,6 +402,8 @@ static void take_from_busy_workers(struct gd__sched *s, uint64_t now)
         if (take_half_back(s, from))
             serve(s, now, s->idle);
     }
+    if (s->backlog.count > 0 && s->solo.count == 0) /* no worker is idle any more */
+        serve(s, now, s->hungry);
 }
 
 void gd__sched_pump(struct gd__sched *s, uint64_t now)
@@ -406,6 +411,7 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
     if (s->stopping || s->n_ready == 0)
         return;
     s->hold_until = GD__NEVER;
+    gd__order_restore(s, now);
     if (s->by_size_count > 0)
         deal_by_size(s);
     if (s->backlog.count + s->solo.count + s->n_placed > 0) {
@@ -417,6 +423,7 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
     }
     if (s->config.placement == GD_PLACE_DYNAMIC && s->backlog.count == 0)
         take_from_busy_workers(s, now);
+    s->hold_until = gd__min64(s->hold_until, s->order_at);
     if (s->hold_until != GD__NEVER)
         gd__heap_arm(&s->heap, &s->batch_timer, s->hold_until);
 }

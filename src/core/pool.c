@@ -93,6 +93,8 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kil
     struct gd__sched_worker *w = &s->workers[i];
     if (w->state == GD_WORKER_KILLING)
         return;
+    if (reason != GD__KILL_ENDING && !s->stopping && gd__can_take_from(s, w)) /* it may take long to die */
+        gd__window_take_spare(s, i, w->head + s->tasks[gd__window_at(s, w, w->head)].batch);
     w->kill_reason = (uint8_t)reason;
     gd__worker_set_state(s, now, i, GD_WORKER_KILLING);
     gd__worker_arm(s, i, now + s->config.kill_wait_ns);
@@ -113,7 +115,7 @@ void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned i)
     if (w->wants_start)
         return;
     w->kill_reason = GD__KILL_NONE;
-    w->productive = w->solo = w->no_steal = false;
+    w->productive = w->solo = w->no_steal = w->stuck = false;
     w->head = w->tail = w->cancel_below = w->run_position = 0;
     w->batch_left = 0;
     gd__worker_set_state(s, now, i, GD_WORKER_STARTING);
@@ -214,11 +216,10 @@ static int on_no_stop(struct gd__sched *s, unsigned i, const struct event_data *
 static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    if (gd__window_length(w) == 0 || s->config.task_timeout_ns == 0)
-        return 0;
     const uint64_t deadline = gd__head_deadline(s, e->now, i);
     if (deadline > e->now) {
-        gd__worker_arm(s, i, deadline);
+        if (deadline != GD__NEVER)
+            gd__worker_arm(s, i, deadline);
         return 0;
     }
     const uint16_t batch = s->tasks[gd__window_at(s, w, w->head)].batch;
@@ -233,14 +234,13 @@ static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data 
 static int on_try_again(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const bool limited = gd__window_length(w) > 0 && s->config.task_timeout_ns > 0;
-    const uint64_t deadline = limited ? gd__head_deadline(s, e->now, i) : GD__NEVER;
+    const uint64_t deadline = gd__head_deadline(s, e->now, i);
     if (deadline > e->now && w->short_until > e->now) {
         gd__arm_short(s, i, deadline);
         return 0;
     }
     gd__worker_set_state(s, e->now, i, GD_WORKER_IDLE);
-    return limited ? on_deadline(s, i, e) : 0;
+    return on_deadline(s, i, e);
 }
 
 static int on_grace_over(struct gd__sched *s, unsigned i, const struct event_data *e)

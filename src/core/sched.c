@@ -15,36 +15,6 @@
 enum { TAG_TASK = 0x40000000, TAG_BATCH = 0x7ffffffe, TAG_STOP = 0x7fffffff };
 #define RETRY_DELAY_MAX (60 * GD__NS_PER_S)
 
-/* --- lists --- */
-
-void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot)
-{
-    s->tasks[slot].next = GD__NO_TASK;
-    if (l->count == 0)
-        l->head = slot;
-    else
-        s->tasks[l->tail].next = slot;
-    l->tail = slot;
-    l->count++;
-}
-
-void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot)
-{
-    s->tasks[slot].next = l->count == 0 ? GD__NO_TASK : l->head;
-    if (l->count == 0)
-        l->tail = slot;
-    l->head = slot;
-    l->count++;
-}
-
-uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l)
-{
-    const uint32_t slot = l->head;
-    l->head = s->tasks[slot].next;
-    l->count--;
-    return slot;
-}
-
 /* --- opening --- */
 
 static uint64_t power_of_two_from(uint64_t n)
@@ -119,6 +89,7 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
     s->batch_timer.tag = TAG_BATCH;
     s->stop_timer.tag = TAG_STOP;
     s->allowed = c->queue_size;
+    s->order_at = GD__NEVER;
     if (open_workers(s) < 0 || open_tasks(s) < 0 || gd__heap_init(&s->heap, n_slots + c->n_workers + 2) < 0) {
         gd__sched_close(s);
         return gd__error(GD_E_NO_MEMORY, "no memory for a queue of %llu tasks on %u workers",
@@ -359,14 +330,17 @@ static uint32_t take_slot(struct gd__sched *s)
     return slot;
 }
 
-uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight, uint64_t tag)
+uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_task *task)
 {
     const uint32_t slot = take_slot(s);
     struct gd__task *t = &s->tasks[slot];
     t->id = s->next_id++;
-    memcpy(t->payload, payload, sizeof t->payload);
-    t->tag = tag;
-    t->weight = weight;
+    memcpy(t->payload, task->payload, sizeof t->payload);
+    t->tag = task->tag;
+    t->weight = task->weight;
+    t->priority = (int8_t)task->priority;
+    t->timeout_ns = task->timeout_ns;
+    s->has_limits |= task->timeout_ns > 0;
     t->waiting_since = now;
     t->attempt = t->crashes = t->errors = 0;
     t->first_start_ns = 0;
@@ -407,9 +381,10 @@ void gd__cancel_waiting(struct gd__sched *s)
         gd__heap_disarm(&s->heap, &t->timer);
         gd__task_cancel(s, slot);
     }
-    s->backlog.count = s->solo.count = s->by_size_count = s->n_placed = 0;
+    s->solo.count = s->by_size_count = s->n_placed = 0;
+    gd__waiting_clear(&s->backlog);
     for (unsigned i = 0; i < s->config.n_workers; i++)
-        s->workers[i].placed.count = 0;
+        gd__waiting_clear(&s->workers[i].placed);
 }
 
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now)

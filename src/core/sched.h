@@ -42,8 +42,7 @@
 #include <stdint.h>
 
 #include "base/heap.h"
-
-#define GD__NO_TASK UINT32_MAX
+#include "core/waiting.h"
 
 /* What a DELAYED task is charged with when its delay is over. NONE: it is not charged, only run again. */
 enum gd__verdict { GD__VERDICT_NONE, GD__VERDICT_FAILED, GD__VERDICT_CRASHED };
@@ -56,8 +55,9 @@ struct gd__task {
     uint64_t tag;
     uint64_t weight;
     uint64_t waiting_since;
+    uint64_t timeout_ns;     /* its own time limit; 0: that of the run */
     uint64_t first_start_ns; /* start of the first attempt that has ended; 0: no attempt has ended */
-    uint32_t next;           /* in the list it is on */
+    uint32_t next, child;    /* in the list or heap it is on */
     uint32_t attempt;        /* how often it was started */
     uint32_t crashes;
     uint32_t errors;
@@ -66,6 +66,7 @@ struct gd__task {
     uint16_t batch; /* while HANDED: number of tasks from this one to the end of its batch */
     uint8_t state;
     uint8_t verdict; /* enum gd__verdict */
+    int8_t priority; /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
     bool solo;
     struct gd__timer timer;
 };
@@ -173,11 +174,6 @@ struct gd__sched_counts {
     uint64_t taken, completed, failed, timeouts, cancelled, retried, setup_failures, restarts, crashes;
 };
 
-struct gd__list {
-    uint32_t head, tail;
-    uint64_t count;
-};
-
 /* Two more worker states. HELD: the process was ended by a signal that may have been a stop; users see RESTING. SHORT:
  * the worker could not start a process for a task, and gets no task for a while; users see a ready worker. */
 enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_STATES };
@@ -189,6 +185,7 @@ struct gd__sched_worker {
     bool wants_start; /* waits for its turn to set up */
     bool solo;        /* the window holds one suspect: hand it no other task */
     bool no_steal;    /* no task could be taken back from it, and it has sent no result since then */
+    bool stuck;       /* its first task takes long: it is handed no other task before its next result */
     int gpu_id;
     unsigned device;      /* the first worker on the same GPU */
     unsigned lost_in_row; /* device losses since the last success; kept in the device's first worker */
@@ -198,9 +195,9 @@ struct gd__sched_worker {
     bool cancel_batch;     /* those tasks are one batch */
     uint32_t batch_left;   /* how many more results of the current batch will come; 0: the next result begins a batch */
     uint32_t *window;
-    struct gd__list placed; /* tasks placed on it, waiting */
-    uint64_t head_since;    /* when the task at head became the first */
-    uint64_t run_position;  /* 1 + the position whose start was seen; 0: none */
+    struct gd__waiting placed; /* tasks placed on it */
+    uint64_t head_since;       /* when the task at head became the first */
+    uint64_t run_position;     /* 1 + the position whose start was seen; 0: none */
     uint64_t run_start;
     uint64_t frozen_ns;    /* how long the run was frozen since head_since */
     uint64_t frozen_until; /* when the last such time ended */
@@ -229,7 +226,8 @@ struct gd__sched {
     uint32_t n_slots;
     uint32_t n_used; /* slots below this have been used at least once */
     uint32_t free_head;
-    struct gd__list backlog, solo;
+    struct gd__waiting backlog;
+    struct gd__list solo;
     uint32_t *by_size; /* heap of waiting tasks, largest first */
     uint64_t by_size_count;
     uint64_t next_id;
@@ -250,12 +248,15 @@ struct gd__sched {
     unsigned n_words, rotate, n_ready, n_starting, n_alive;
     uint64_t n_placed;    /* tasks in workers' own queues */
     uint64_t hold_until;  /* when to pump again: a batch is held back, or tasks may be worth taking back */
+    uint64_t order_at;    /* when to look next for tasks that wait behind a long one; GD__NEVER */
     uint64_t short_since; /* since when every attempt has ended in a shortage; 0: there is no shortage */
     uint64_t next_start;  /* with start_gap_ns: when the next task may be handed out */
 
     struct gd__heap heap;
     struct gd__timer batch_timer, stop_timer;
     bool source_ended, stopping, workers_stopped;
+    bool has_priorities; /* some task had a priority other than 0 */
+    bool has_limits;     /* some task had its own time limit */
     enum gd__run_end end;
     struct gd__sched_counts counts;
 };
@@ -266,8 +267,14 @@ void gd__sched_close(struct gd__sched *s);
 
 /* --- events --- */
 void gd__sched_start(struct gd__sched *s, uint64_t now);
-/* A task was taken from the source. Returns its number. payload and tag are copied. */
-uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const uint64_t payload[4], uint64_t weight, uint64_t tag);
+/* A task was taken from the source. Returns its number. payload is copied. */
+struct gd__new_task {
+    const uint64_t *payload; /* four words */
+    uint64_t weight, tag;
+    uint64_t timeout_ns; /* 0: the time limit of the run */
+    int priority;        /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
+};
+uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_task *task);
 void gd__sched_source_end(struct gd__sched *s, uint64_t now);
 int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w);
 int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message);

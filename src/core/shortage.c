@@ -43,9 +43,7 @@ static void hand_back(struct gd__sched *s, uint64_t now, unsigned i)
 /* Tasks that are still in the worker's window keep their deadline. */
 void gd__arm_short(struct gd__sched *s, unsigned i, uint64_t deadline)
 {
-    const struct gd__sched_worker *w = &s->workers[i];
-    const bool limited = gd__window_length(w) > 0 && s->config.task_timeout_ns > 0;
-    gd__worker_arm(s, i, limited ? gd__min64(w->short_until, deadline) : w->short_until);
+    gd__worker_arm(s, i, gd__min64(s->workers[i].short_until, deadline));
 }
 
 void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned i)
@@ -54,5 +52,5 @@ void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned i)
     gd__worker_set_state(s, now, i, GD__WORKER_SHORT);
     hand_back(s, now, i);
     w->short_until = now + gd__shortage_delay(w);
-    gd__arm_short(s, i, now + s->config.task_timeout_ns);
+    gd__arm_short(s, i, gd__after(now, gd__head_limit(s, w)));
 }

@@ -22,7 +22,7 @@ static uint64_t wanted(const struct gd_dispatcher *d)
 {
     const uint64_t enough = BACKLOG_ENOUGH + 2 * (uint64_t)d->o.batch_size * d->n_workers;
     const uint64_t have = d->sched.backlog.count;
-    if (d->o.placement != GD_PLACE_DYNAMIC || d->sched.stopping)
+    if (d->o.placement != GD_PLACE_DYNAMIC || d->sched.stopping || gd__feeder_has_priorities(d->feeder))
         return INTAKE_MOST;
     return have < enough ? enough - have : 0;
 }
@@ -43,7 +43,12 @@ static void add_task(struct gd_dispatcher *d, const struct gd__intake_entry *e)
     const uint64_t tag = d->o.journal ? e->word : 0;
     const struct gd__journal_task *t = (const struct gd__journal_task *)(uintptr_t)tag;
     d->adding = gd__numbered(d->sched.next_id, tag);
-    gd__sched_add(&d->sched, d->now, e->payload, t ? t->weight : e->word, tag);
+    const struct gd__new_task task = { .payload = e->payload,
+                                       .weight = t ? t->weight : e->word,
+                                       .tag = tag,
+                                       .timeout_ns = e->timeout_ms * GD__NS_PER_MS,
+                                       .priority = e->priority };
+    gd__sched_add(&d->sched, d->now, &task);
 }
 
 static bool take_new_tasks(struct gd_dispatcher *d)

@@ -324,7 +324,7 @@ static void add_tasks(struct world *x)
 {
     struct gd__sched *s = &x->d.sched;
     for (uint64_t n = take(x, 1) % QUEUE + 1; n > 0 && s->next_id < MOST_TASKS && s->next_id < s->allowed; n--)
-        gd__sched_add(s, x->d.now, (uint64_t[4]){ 0 }, 1, 0);
+        gd__sched_add(s, x->d.now, &(struct gd__new_task){ .payload = (uint64_t[4]){ 0 }, .weight = 1 });
     gd__sched_pump(s, x->d.now);
 }
 

@@ -14,13 +14,17 @@ static bool on_time(const struct sim *s)
 
 /* --- effects --- */
 
-/* How many tasks a worker may have: as many as configured, or two batches and as many short tasks as take 200 us. */
+/* How many tasks a worker may be handed: as many as configured, or one batch; or, if tasks are short or there is no
+ * other worker, two batches and as many short tasks as take 200 us. */
 static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
 {
     const struct gd__sched_config *c = &s->plan.config;
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
-    const uint64_t ahead = worker->target_mean == 0 ? 0 : 200 * GD__NS_PER_US / worker->target_mean;
-    return c->window > 0 ? gd__max64(c->window, batch) : gd__max64(2 * batch + ahead, c->window_min);
+    const uint64_t mean = worker->target_mean, ahead = mean == 0 ? 0 : 200 * GD__NS_PER_US / mean;
+    const bool is_short = c->n_workers == 1 || (mean > 0 && mean * batch < GD__NS_PER_MS);
+    if (s->sched.has_priorities)
+        return gd__max64(batch, c->window_min);
+    return c->window > 0 ? gd__max64(c->window, batch) : gd__max64(is_short ? 2 * batch + ahead : batch, c->window_min);
 }
 
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt)
@@ -47,7 +51,13 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
              "task %llu in a batch of %u", LLU(t->id), t->batch);
     SIM_MUST(s, t->solo == s->tasks[t->id].suspect, "task %llu: suspect %d, solo %d", LLU(t->id),
              s->tasks[t->id].suspect, t->solo);
-    SIM_MUST(s, t->solo || s->sched.solo.count == 0, "task %llu is assigned while a suspect waits", LLU(t->id));
+    SIM_MUST(s, t->solo || s->sched.solo.count == 0, "task %llu goes before a suspect that waits", LLU(t->id));
+    const uint32_t slot = (uint32_t)(t - s->sched.tasks);
+    SIM_MUST(s,
+             t->solo || t->home >= 0 || s->sched.backlog.count == 0 ||
+                 gd__goes_first(&s->sched, slot, gd__waiting_first(&s->sched, &s->sched.backlog)),
+             "task %llu is handed out before one that goes first", LLU(t->id));
+    s->tasks[t->id].handed_at = s->now;
     SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
 }
 
@@ -57,13 +67,63 @@ static uint64_t thawed(const struct sim *s, uint64_t at)
     return s->frozen_at && at <= s->frozen_at ? at + s->plan.freeze_ns : at;
 }
 
-/* When the task at the head of the window must be cancelled. */
+/* --- the order in which tasks start --- */
+
+/* Since when the tasks of w's window have waited behind a running task, as far as the dispatcher can know; GD__NEVER if
+ * they do not. */
+static uint64_t behind_since(const struct sim *s, unsigned w)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    const struct proc *p = &s->procs[w];
+    if (p->state == PROC_NONE || p->started <= worker->head || p->phase < PHASE_RUNNING || p->lying)
+        return GD__NEVER;
+    return gd__max64(p->start_ns, worker->head_since);
+}
+
+/* No task starts while an earlier one of the same priority has waited behind a running task for more than 1 ms. Tasks
+ * that are claimed are as good as started. */
+void check_begin(struct sim *s, unsigned w, uint64_t id)
+{
+    const struct gd__sched *sched = &s->sched;
+    if (s->plan.config.placement != GD_PLACE_DYNAMIC || sched->stopping || !on_time(s) || s->plan.freeze_at)
+        return;
+    for (unsigned k = 0; k < s->plan.config.n_workers; k++) {
+        const struct gd__sched_worker *other = &sched->workers[k];
+        const uint64_t since = k == w ? GD__NEVER : behind_since(s, k);
+        const uint64_t first = gd__max64(other->head, s->procs[k].claimed);
+        for (uint64_t p = first; since != GD__NEVER && p < other->tail; p++) {
+            const struct gd__task *t = gd__sched_at(sched, k, p);
+            const uint64_t waited = gd__max64(since, s->tasks[t->id].handed_at);
+            SIM_MUST(s, t->id > id || t->priority != sim_priority(s, id) || waited + GD__NS_PER_MS >= s->now,
+                     "task %llu starts while task %llu has waited behind another for %llu us", LLU(id), LLU(t->id),
+                     LLU((s->now - waited) / GD__NS_PER_US));
+        }
+    }
+}
+
+/* --- deadlines --- */
+
+/* The least time limit in the batch at head. */
+static uint64_t head_limit(const struct sim *s, unsigned w)
+{
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
+    uint64_t least = GD__NEVER;
+    const struct gd__task *first = gd__sched_head(&s->sched, w);
+    for (uint64_t p = worker->head; first && p < worker->head + first->batch && p < worker->tail; p++) {
+        const uint64_t own = sim_limit(s, gd__sched_at(&s->sched, w, p)->id);
+        const uint64_t limit = own > 0 ? own : s->plan.config.task_timeout_ns;
+        least = limit > 0 ? gd__min64(least, limit) : least;
+    }
+    return least;
+}
+
+/* When the task at head must be asked to stop. */
 static uint64_t cancel_time(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
     const uint64_t begin = p->started > worker->head ? gd__max64(p->start_ns, worker->head_since) : worker->head_since;
-    return thawed(s, begin) + s->plan.config.task_timeout_ns;
+    return gd__after(thawed(s, begin), head_limit(s, w));
 }
 
 /* Whether the start time of the head is known exactly. It is not while the result of the head is on its way. */
@@ -79,7 +139,7 @@ static bool head_is_running(const struct sim *s, unsigned w)
 void check_cancel(struct sim *s, unsigned w, uint64_t below)
 {
     struct gd__sched_worker *worker = &s->sched.workers[w];
-    SIM_MUST(s, s->plan.config.task_timeout_ns > 0 && worker->head < worker->tail, "cancel(%u) of nothing", w);
+    SIM_MUST(s, head_limit(s, w) != GD__NEVER && worker->head < worker->tail, "cancel(%u) of nothing", w);
     SIM_MUST(s, below > worker->head && below <= worker->tail, "cancel(%u, %llu) outside the window", w, LLU(below));
     if (head_is_running(s, w))
         SIM_MUST(s, on_time(s) ? s->now == cancel_time(s, w) : s->now >= cancel_time(s, w),
@@ -299,17 +359,19 @@ void check_before_pump(struct sim *s)
         s->tasks[s->sched.tasks[s->sched.by_size[i]].id].deal = s->deals;
 }
 
-/* Tasks that were just given to a worker by size are in its queue from the largest to the smallest. */
-static void check_dealt(struct sim *s, const struct gd__list *l)
+/* Within a priority, what has just been dealt to a worker lies in its queue from the largest to the smallest. */
+static void check_dealt(struct sim *s, const struct gd__waiting *q)
 {
-    uint64_t last = UINT64_MAX;
-    uint32_t slot = l->head;
-    for (uint64_t i = 0; i < l->count; i++, slot = s->sched.tasks[slot].next) {
-        const struct gd__task *t = &s->sched.tasks[slot];
-        if (s->tasks[t->id].deal != s->deals)
-            continue;
-        SIM_MUST(s, t->weight <= last, "task %llu was dealt before a larger one", LLU(t->id));
-        last = t->weight;
+    for (unsigned level = 0; level < GD__PRIORITIES; level++) {
+        uint64_t last = UINT64_MAX;
+        uint32_t slot = q->fresh[level].head;
+        for (uint64_t i = 0; i < q->fresh[level].count; i++, slot = s->sched.tasks[slot].next) {
+            const struct gd__task *t = &s->sched.tasks[slot];
+            if (s->tasks[t->id].deal != s->deals)
+                continue;
+            SIM_MUST(s, t->weight <= last, "task %llu was dealt before a larger one", LLU(t->id));
+            last = t->weight;
+        }
     }
 }
 
@@ -349,6 +411,33 @@ static void walk_list(struct sim *s, const struct gd__list *l, int home, const c
     }
 }
 
+struct walk {
+    struct sim *s;
+    int home;
+    const char *where;
+    uint64_t n;
+    uint32_t first;
+};
+
+static void walk_waiting_one(void *ctx, uint32_t slot)
+{
+    struct walk *w = ctx;
+    see(w->s, slot, GD__TASK_WAITING, w->home, w->where);
+    w->n++;
+    SIM_MUST(w->s,
+             slot == w->first || w->s->plan.config.placement == GD_PLACE_BY_SIZE ||
+                 gd__goes_first(&w->s->sched, w->first, slot),
+             "the first task of %s is not the first", w->where);
+}
+
+static void walk_waiting(struct sim *s, const struct gd__waiting *q, int home, const char *where)
+{
+    struct walk w = { .s = s, .home = home, .where = where };
+    w.first = q->count > 0 ? gd__waiting_first(&s->sched, q) : GD__NO_TASK;
+    gd__waiting_each(&s->sched, q, walk_waiting_one, &w);
+    SIM_MUST(s, w.n == q->count, "%s holds %llu tasks, not %llu", where, LLU(w.n), LLU(q->count));
+}
+
 static void walk_window(struct sim *s, unsigned w, uint64_t *running)
 {
     const struct gd__sched *sched = &s->sched;
@@ -370,12 +459,12 @@ static void walk(struct sim *s)
     uint64_t running = 0, placed = 0;
     s->round++;
     s->walked = 0;
-    walk_list(s, &sched->backlog, -1, "the backlog");
+    walk_waiting(s, &sched->backlog, -1, "the backlog");
     walk_list(s, &sched->solo, -2, "the suspects");
     for (uint64_t i = 0; i < sched->by_size_count; i++)
         see(s, sched->by_size[i], GD__TASK_WAITING, -1, "the tasks by size");
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
-        walk_list(s, &sched->workers[w].placed, (int)w, "a worker's queue");
+        walk_waiting(s, &sched->workers[w].placed, (int)w, "a worker's queue");
         check_dealt(s, &sched->workers[w].placed);
         placed += sched->workers[w].placed.count;
         walk_window(s, w, &running);
@@ -397,26 +486,35 @@ static void walk(struct sim *s)
 
 /* --- idle workers and waiting tasks --- */
 
-/* When the task of this list that has waited longest began to wait. */
-static uint64_t oldest(const struct gd__sched *sched, const struct gd__list *l)
+struct oldest {
+    const struct gd__sched *sched;
+    uint64_t since;
+};
+
+static void look_at_age(void *ctx, uint32_t slot)
 {
-    uint64_t since = GD__NEVER;
-    uint32_t slot = l->head;
-    for (uint64_t n = l->count; n > 0; n--, slot = sched->tasks[slot].next)
-        since = gd__min64(since, sched->tasks[slot].waiting_since);
-    return since;
+    struct oldest *o = ctx;
+    o->since = gd__min64(o->since, o->sched->tasks[slot].waiting_since);
 }
 
-/* Whether it is correct that tasks of this list wait for a fuller batch: no task has waited long enough. */
-static bool held_back(const struct sim *s, const struct gd__sched_worker *worker, const struct gd__list *l)
+/* When the task of this queue that has waited longest began to wait. */
+static uint64_t oldest(const struct gd__sched *sched, const struct gd__waiting *q)
+{
+    struct oldest o = { sched, GD__NEVER };
+    gd__waiting_each(sched, q, look_at_age, &o);
+    return o.since;
+}
+
+/* Whether tasks of this list are rightly held back for a fuller batch: none has waited long enough. */
+static bool held_back(const struct sim *s, const struct gd__sched_worker *worker, const struct gd__waiting *q)
 {
     const struct gd__sched_config *c = &s->plan.config;
     const struct gd__sched *sched = &s->sched;
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
-    if (l->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
+    if (q->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
         return false;
-    const uint64_t until = oldest(sched, l) + c->batch_wait_ns;
-    return until > s->now && gd__sched_deadline(sched) <= until; /* and the scheduler has a timer for that */
+    const uint64_t until = oldest(sched, q) + c->batch_wait_ns;
+    return until > s->now && gd__sched_deadline(sched) <= until; /* and the scheduler will look again */
 }
 
 static bool waits_for_gap(const struct sim *s)
@@ -453,6 +551,19 @@ static uint64_t spare(const struct sim *s, unsigned w)
     return kept < worker->tail ? worker->tail - kept : 0;
 }
 
+/* No worker holds a task it has not begun while one of a higher priority waits. */
+static void check_priorities(struct sim *s)
+{
+    const struct gd__sched *sched = &s->sched;
+    const int highest = sched->tasks[gd__waiting_first(sched, &sched->backlog)].priority;
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
+        const struct gd__sched_worker *worker = &sched->workers[w];
+        for (uint64_t p = worker->tail - spare(s, w); p < worker->tail; p++)
+            SIM_MUST(s, gd__sched_at(sched, w, p)->priority >= highest || worker->no_steal,
+                     "worker %u holds a task of a lower priority than one that waits", w);
+    }
+}
+
 static void check_workers(struct sim *s)
 {
     const struct gd__sched *sched = &s->sched;
@@ -471,6 +582,8 @@ static void check_workers(struct sim *s)
         idle = w;
         check_idle(s, w);
     }
+    if (s->plan.config.placement == GD_PLACE_DYNAMIC && sched->backlog.count > 0 && !sched->stopping)
+        check_priorities(s);
     SIM_MUST(s, s->plan.config.setup_jobs == 0 || starting <= s->plan.config.setup_jobs, "%u workers set up at once",
              starting);
     SIM_MUST(s, starting == sched->n_starting && ready == sched->n_ready,
@@ -487,8 +600,7 @@ static void check_deadlines(struct sim *s)
     const struct gd__sched_config *c = &s->plan.config;
     for (unsigned w = 0; w < c->n_workers && on_time(s); w++) {
         const struct gd__sched_worker *worker = &s->sched.workers[w];
-        if (worker->state == GD_WORKER_IDLE && worker->head < worker->tail && c->task_timeout_ns > 0 &&
-            head_is_running(s, w))
+        if (worker->state == GD_WORKER_IDLE && worker->head < worker->tail && head_is_running(s, w))
             SIM_MUST(s, cancel_time(s, w) > s->now, "worker %u: its task is past its deadline", w);
         if (worker->state == GD_WORKER_CANCELLING)
             SIM_MUST(s, s->procs[w].cancelled_at + c->cancel_grace_ns > s->now, "worker %u: its grace is over", w);

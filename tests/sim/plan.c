@@ -213,6 +213,8 @@ void sim_plan_draw(struct sim_plan *p, uint64_t seed)
         p->freeze_at = 1 + sim_below(&r, 2 * (p->setup_ns + (p->task_ns + GD__NS_PER_US) * (p->n_tasks + 2)));
         p->freeze_ns = 10 * some_time(&r);
     }
+    p->priorities = one_in(&r, 6);
+    p->own_limits = one_in(&r, 6);
     p->config.place_user = (void *)(uintptr_t)(seed & 0xffff);
 }
 

@@ -317,6 +317,8 @@ static void confirm(struct sim *s, unsigned w)
         return;
     }
     p->phase = PHASE_OWNED;
+    for (uint64_t i = p->claimed - p->looked; i < p->claimed; i++)
+        check_begin(s, w, slot_at(s, p, i)->task_id);
     if (!meets_fate(s, w, FATE_AFTER_CLAIM))
         step_at(s, w, s->plan.claim_races ? soon(s, s->plan.task_ns / 8) : s->now);
 }

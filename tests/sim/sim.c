@@ -170,6 +170,19 @@ static void on_exit_noticed(struct sim *s, unsigned w)
 
 /* --- the source --- */
 
+uint64_t sim_limit(const struct sim *s, uint64_t id)
+{
+    const uint64_t x = sim_mix(s->seed ^ 0x6c696d69, id);
+    return s->plan.own_limits && x % 3 == 0 ? (s->plan.task_ns + GD__NS_PER_US) * (2 + (x >> 8) % 50) : 0;
+}
+
+int sim_priority(const struct sim *s, uint64_t id)
+{
+    if (!s->plan.priorities)
+        return 0;
+    return GD__PRIORITY_MIN + (int)(sim_mix(s->seed ^ 0x7072696f, id) % GD__PRIORITIES);
+}
+
 static void on_source(struct sim *s)
 {
     const struct sim_plan *p = &s->plan;
@@ -179,7 +192,11 @@ static void on_source(struct sim *s)
     for (uint64_t i = 0; i < burst && s->taken < p->n_tasks && s->taken < gd__sched_allowed(&s->sched); i++) {
         const uint64_t payload[4] = { sim_mix(s->seed, s->taken), 1, 2, 3 };
         const uint64_t expected = s->taken++;
-        const uint64_t id = gd__sched_add(&s->sched, s->now, payload, sim_mix(s->seed, expected) % 1000, 0);
+        const struct gd__new_task task = { .payload = payload,
+                                           .weight = sim_mix(s->seed, expected) % 1000,
+                                           .timeout_ns = sim_limit(s, expected),
+                                           .priority = sim_priority(s, expected) };
+        const uint64_t id = gd__sched_add(&s->sched, s->now, &task);
         SIM_MUST(s, id == expected, "task %llu was numbered %llu", (unsigned long long)expected,
                  (unsigned long long)id);
         s->peak_slots = gd__max64(s->peak_slots, s->sched.outstanding);

@@ -46,6 +46,8 @@ struct sim_plan {
     bool claim_races; /* every step of a claim is a separate event */
     bool lazy_pump;   /* all events of the same time are reported before a pump */
     bool tick_first;
+    bool priorities; /* tasks have different priorities */
+    bool own_limits; /* some tasks have their own time limits */
     unsigned check_every;
 };
 
@@ -109,6 +111,7 @@ struct proc {
 
 struct sim_task {
     uint32_t delivered, starts, charges, errors, timeouts, group_deaths, excused;
+    uint64_t handed_at;
     uint32_t seen; /* the last round in which check.c found the task */
     uint64_t handle, deal;
     enum gd_failure last;
@@ -193,6 +196,8 @@ void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w);
 
 /* procs.c */
 extern const struct gd__sched_effects sim_effects;
+int sim_priority(const struct sim *s, uint64_t id);
+uint64_t sim_limit(const struct sim *s, uint64_t id); /* its own time limit; 0: that of the run */
 enum sim_task_kind sim_task_kind(const struct sim *s, uint64_t id);
 void proc_setup_done(struct sim *s, unsigned w);
 void proc_step(struct sim *s, unsigned w);
@@ -205,6 +210,7 @@ void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outco
 void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash);
 bool sim_is_stop_signal(int signal);
 void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
+void check_begin(struct sim *s, unsigned w, uint64_t id); /* the process of w is about to start that task */
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);
 void check_cancel(struct sim *s, unsigned w, uint64_t below);
 void check_kill(struct sim *s, unsigned w);

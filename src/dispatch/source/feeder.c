@@ -312,6 +312,11 @@ bool gd__feeder_ended(const struct gd__feeder *f)
     return !f->started || atomic_load_explicit(&f->ended, memory_order_acquire);
 }
 
+bool gd__feeder_has_priorities(const struct gd__feeder *f)
+{
+    return atomic_load_explicit(&f->has_priorities, memory_order_relaxed) != 0;
+}
+
 int gd__feeder_result(const struct gd__feeder *f, const char **message)
 {
     *message = f->message[0] ? f->message : "no error message was set (see gd_item_error())";

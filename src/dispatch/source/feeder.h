@@ -26,6 +26,8 @@ struct gd__intake_entry {
      * free it. One field is used for both, because an entry moves from one processor to another and every byte costs
      * time. */
     uint64_t word;
+    uint32_t timeout_ms; /* the task's own time limit; 0: that of the run */
+    int32_t priority;
 };
 _Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is four words");
 
@@ -76,6 +78,9 @@ void gd__feeder_stop(struct gd__feeder *f);
 
 /* Returns true if no more tasks will come. The queue may still hold tasks. */
 bool gd__feeder_ended(const struct gd__feeder *f);
+
+/* True once a task had a priority other than 0. Then tasks must not stay in the queue. */
+bool gd__feeder_has_priorities(const struct gd__feeder *f);
 
 /* Returns 0 if the source ended normally, or a code (GD_E_SOURCE, ...) with its error message. Call it after the source
  * has ended. */

@@ -41,6 +41,7 @@ struct gd__feeder {
     uint32_t rung;                  /* the last sleep of the monitor from which this thread woke it */
     _Atomic uint32_t sleeping;      /* enum gd__feeder_sleep */
     _Atomic uint32_t ended;
+    _Atomic uint32_t has_priorities;
     int result;
     char message[GD__SOURCE_MESSAGE_MAX];
 

@@ -229,9 +229,10 @@ bool gd__item_ask_reads(struct gd_item *item)
     return gd__completed_ask_reads(&f->completed, data, item->size);
 }
 
-static void append_to_intake(struct gd__feeder *f, const struct gd__payload *p, uint64_t weight,
+static void append_to_intake(struct gd__feeder *f, const struct gd_item *item, const struct gd__payload *p,
                              struct gd__journal_task *t)
 {
+    const uint64_t weight = item->weight > 0 ? item->weight : item->size;
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_relaxed);
     struct gd__intake_entry *e = &f->entries[tail & f->mask];
     gd__will_write(&f->entries[(tail + 2 * GD__AHEAD) & f->mask]);
@@ -239,6 +240,10 @@ static void append_to_intake(struct gd__feeder *f, const struct gd__payload *p, 
     if (t)
         t->weight = weight;
     e->word = f->completed.keeps ? (uint64_t)(uintptr_t)t : weight;
+    e->timeout_ms = item->timeout_ms;
+    e->priority = item->priority;
+    if (item->priority != 0)
+        atomic_store_explicit(&f->has_priorities, 1, memory_order_relaxed); /* the store of tail publishes it */
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
     f->taken++;
 }
@@ -248,7 +253,9 @@ int gd__item_take(struct gd__feeder *f, struct gd_item *item)
     struct gd__payload p = { 0 }; /* zeroed, because every byte goes to the worker */
     struct gd__journal_task *t = f->asked;
     const void *data;
-    const uint64_t weight = item->weight > 0 ? item->weight : item->size;
+    if (item->priority < GD_PRIORITY_MIN || item->priority > GD_PRIORITY_MAX)
+        return gd__error(GD_E_INVALID, "gd_item.priority is %d: the range is %d to %d", item->priority, GD_PRIORITY_MIN,
+                         GD_PRIORITY_MAX);
     int rc = find_payload(f, item, &data);
     if (rc < 0)
         return rc;
@@ -267,7 +274,7 @@ int gd__item_take(struct gd__feeder *f, struct gd_item *item)
         gd__free(t);
         return rc;
     }
-    append_to_intake(f, &p, weight, t);
+    append_to_intake(f, item, &p, t);
     gd__feeder_wake_monitor(f);
     return 0;
 }

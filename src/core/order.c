@@ -1,0 +1,108 @@
+/* Keeps the order in which tasks start.
+ *
+ * A worker may hold tasks that it has not begun. They were handed out in order, but if the worker's first task takes
+ * long, they wait behind it while other workers begin later tasks. So tasks that have waited behind a running task for
+ * ORDER_NS are taken back, together with everything that other workers have not begun, and handed out anew. The
+ * promise is one millisecond. A worker with such a long task is `stuck`: it is handed nothing more before its next
+ * result.
+ *
+ * A task of a higher priority than tasks that workers hold and have not begun has those taken back too.
+ *
+ * This concerns GD_PLACE_DYNAMIC. With any other placement a worker's tasks are its own.
+ */
+#include "core/internal.h"
+
+#define ORDER_NS    (400 * GD__NS_PER_US)
+#define LOOK_GAP_NS (100 * GD__NS_PER_US) /* the least time between two looks at all workers */
+
+bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    if (!gd__takes_tasks(w->state) || w->solo || w->no_steal || gd__window_length(w) < 2)
+        return false;
+    return gd__window_length(w) > s->tasks[gd__window_at(s, w, w->head)].batch;
+}
+
+bool gd__window_take_spare(struct gd__sched *s, unsigned i, uint64_t keep)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t length = gd__window_length(w), old_tail = w->tail;
+    w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
+    w->no_steal = w->tail == old_tail;
+    gd__window_changed(s, i, length);
+    for (uint64_t p = w->tail; p < old_tail; p++) {
+        const uint32_t slot = gd__window_at(s, w, p);
+        s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
+        gd__place_back(s, slot);
+    }
+    return !w->no_steal;
+}
+
+static bool take_all_spare(struct gd__sched *s, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    return gd__can_take_from(s, w) &&
+           gd__window_take_spare(s, i, w->head + s->tasks[gd__window_at(s, w, w->head)].batch);
+}
+
+void gd__order_note(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    if (s->order_at != GD__NEVER || s->config.n_workers == 1 || s->config.placement != GD_PLACE_DYNAMIC)
+        return;
+    if (gd__can_take_from(s, &s->workers[i]))
+        s->order_at = now + ORDER_NS;
+}
+
+/* Takes back all tasks behind a first task that has run for long. Returns whether there were any. */
+static bool free_from_long_tasks(struct gd__sched *s, uint64_t now)
+{
+    uint64_t next = GD__NEVER;
+    bool any = false;
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        if (!gd__can_take_from(s, w))
+            continue;
+        if (w->head_since + ORDER_NS > now) {
+            next = gd__min64(next, w->head_since + ORDER_NS);
+            continue;
+        }
+        w->stuck = true;
+        any |= take_all_spare(s, i);
+    }
+    s->order_at = next == GD__NEVER ? next : gd__max64(next, now + LOOK_GAP_NS);
+    return any;
+}
+
+/* Whether w holds a task that it has not begun and that must start after the first waiting one, which has a higher
+ * priority. The last task of a window has the lowest priority in it. */
+static bool holds_lower_priority(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    return s->tasks[gd__window_at(s, w, w->tail - 1)].priority < s->tasks[gd__waiting_first(s, &s->backlog)].priority;
+}
+
+static bool some_worker_holds_lower_priority(const struct gd__sched *s)
+{
+    if (s->config.placement != GD_PLACE_DYNAMIC || s->backlog.count == 0)
+        return false;
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        if (gd__can_take_from(s, &s->workers[i]) && holds_lower_priority(s, &s->workers[i]))
+            return true;
+    return false;
+}
+
+/* Whatever is taken back may go before tasks that other workers hold, so all of them are taken back together. */
+void gd__order_restore(struct gd__sched *s, uint64_t now)
+{
+    const bool late = now >= s->order_at && free_from_long_tasks(s, now);
+    if (!late && !(s->has_priorities && some_worker_holds_lower_priority(s)))
+        return;
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        take_all_spare(s, i);
+    s->order_at = GD__NEVER;
+}
+
+void gd__order_by_priority(struct gd__sched *s)
+{
+    s->has_priorities = true;
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        gd__update_target(s, i);
+}

@@ -1,0 +1,161 @@
+#include "core/waiting.h"
+
+#include <string.h>
+
+#include "core/sched.h"
+
+/* --- lists --- */
+
+void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot)
+{
+    s->tasks[slot].next = GD__NO_TASK;
+    if (l->count == 0)
+        l->head = slot;
+    else
+        s->tasks[l->tail].next = slot;
+    l->tail = slot;
+    l->count++;
+}
+
+void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot)
+{
+    s->tasks[slot].next = l->count == 0 ? GD__NO_TASK : l->head;
+    if (l->count == 0)
+        l->tail = slot;
+    l->head = slot;
+    l->count++;
+}
+
+uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l)
+{
+    const uint32_t slot = l->head;
+    l->head = s->tasks[slot].next;
+    l->count--;
+    return slot;
+}
+
+/* --- the order --- */
+
+bool gd__goes_first(const struct gd__sched *s, uint32_t a, uint32_t b)
+{
+    const struct gd__task *x = &s->tasks[a], *y = &s->tasks[b];
+    if (x->priority != y->priority)
+        return x->priority > y->priority;
+    if (s->config.placement == GD_PLACE_BY_SIZE && x->weight != y->weight)
+        return x->weight > y->weight;
+    return x->id < y->id;
+}
+
+/* --- the pairing heap --- */
+
+/* Makes one heap of two. The links of the roots to their siblings are not read. */
+static uint32_t meld(struct gd__sched *s, uint32_t a, uint32_t b)
+{
+    const uint32_t root = gd__goes_first(s, a, b) ? a : b, other = root == a ? b : a;
+    s->tasks[other].next = s->tasks[root].child;
+    s->tasks[root].child = other;
+    return root;
+}
+
+/* Makes one heap of the children of a root that is removed: in pairs from the left, then from the right. Returns
+ * GD__NO_TASK if there are none. */
+static uint32_t meld_children(struct gd__sched *s, uint32_t first)
+{
+    uint32_t pairs = GD__NO_TASK; /* linked by next, the last pair first */
+    while (first != GD__NO_TASK) {
+        const uint32_t second = s->tasks[first].next;
+        const uint32_t rest = second == GD__NO_TASK ? GD__NO_TASK : s->tasks[second].next;
+        const uint32_t pair = second == GD__NO_TASK ? first : meld(s, first, second);
+        s->tasks[pair].next = pairs;
+        pairs = pair;
+        first = rest;
+    }
+    uint32_t root = pairs;
+    if (root == GD__NO_TASK)
+        return root;
+    for (uint32_t pair = s->tasks[root].next; pair != GD__NO_TASK;) {
+        const uint32_t rest = s->tasks[pair].next;
+        root = meld(s, root, pair);
+        pair = rest;
+    }
+    return root;
+}
+
+/* --- the queue --- */
+
+void gd__waiting_append(struct gd__sched *s, struct gd__waiting *q, uint32_t slot)
+{
+    const int level = s->tasks[slot].priority - GD__PRIORITY_MIN;
+    gd__list_push_back(s, &q->fresh[level], slot);
+    q->levels |= (uint8_t)(1u << level);
+    q->count++;
+}
+
+void gd__waiting_insert(struct gd__sched *s, struct gd__waiting *q, uint32_t slot)
+{
+    const struct gd__list *fresh = &q->fresh[s->tasks[slot].priority - GD__PRIORITY_MIN];
+    if (fresh->count > 0 && gd__goes_first(s, fresh->tail, slot)) {
+        gd__waiting_append(s, q, slot);
+        return;
+    }
+    s->tasks[slot].child = GD__NO_TASK;
+    q->returned = q->n_returned == 0 ? slot : meld(s, q->returned, slot);
+    q->n_returned++;
+    q->count++;
+}
+
+static unsigned top_level(const struct gd__waiting *q)
+{
+    return 31u - (unsigned)__builtin_clz(q->levels);
+}
+
+static bool returned_is_first(const struct gd__sched *s, const struct gd__waiting *q)
+{
+    return q->n_returned > 0 && (q->levels == 0 || gd__goes_first(s, q->returned, q->fresh[top_level(q)].head));
+}
+
+uint32_t gd__waiting_first(const struct gd__sched *s, const struct gd__waiting *q)
+{
+    return returned_is_first(s, q) ? q->returned : q->fresh[top_level(q)].head;
+}
+
+uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q)
+{
+    q->count--;
+    if (__builtin_expect(returned_is_first(s, q), 0)) {
+        const uint32_t slot = q->returned;
+        q->returned = meld_children(s, s->tasks[slot].child);
+        q->n_returned--;
+        return slot;
+    }
+    const unsigned level = top_level(q);
+    const uint32_t slot = gd__list_pop(s, &q->fresh[level]);
+    if (q->fresh[level].count == 0)
+        q->levels &= (uint8_t) ~(1u << level);
+    return slot;
+}
+
+void gd__waiting_clear(struct gd__waiting *q)
+{
+    memset(q, 0, sizeof *q);
+}
+
+/* The heap is as deep as the longest row of tasks that came back one by one, each earlier than the one before. */
+static void each_returned(const struct gd__sched *s, uint32_t root, void (*each)(void *ctx, uint32_t slot), void *ctx)
+{
+    for (uint32_t slot = s->tasks[root].child; slot != GD__NO_TASK; slot = s->tasks[slot].next)
+        each_returned(s, slot, each, ctx);
+    each(ctx, root);
+}
+
+void gd__waiting_each(const struct gd__sched *s, const struct gd__waiting *q, void (*each)(void *ctx, uint32_t slot),
+                      void *ctx)
+{
+    for (unsigned level = 0; level < GD__PRIORITIES; level++) {
+        uint32_t slot = q->fresh[level].head;
+        for (uint64_t n = q->fresh[level].count; n > 0; n--, slot = s->tasks[slot].next)
+            each(ctx, slot);
+    }
+    if (q->n_returned > 0)
+        each_returned(s, q->returned, each, ctx);
+}

@@ -1,0 +1,56 @@
+/* A queue of waiting tasks, in the order in which they are to start.
+ *
+ * Tasks of a higher priority come first, strictly. Tasks of the same priority start by their number, or with
+ * GD_PLACE_BY_SIZE the largest first.
+ *
+ * Tasks come from the source in that order, so each priority has a list to which they are appended. A task that comes
+ * back (a retry, or a task that was taken back from a worker) may belong anywhere. Such tasks are in a pairing heap. A
+ * task's links are in the task itself, so the queue allocates nothing.
+ */
+#ifndef GD_CORE_WAITING_H
+#define GD_CORE_WAITING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GD__NO_TASK UINT32_MAX
+
+enum { GD__PRIORITY_MIN = -4, GD__PRIORITY_MAX = 3, GD__PRIORITIES = GD__PRIORITY_MAX - GD__PRIORITY_MIN + 1 };
+
+struct gd__sched;
+
+/* A list of tasks, linked by slot number. */
+struct gd__list {
+    uint32_t head, tail;
+    uint64_t count;
+};
+
+struct gd__waiting {
+    struct gd__list fresh[GD__PRIORITIES]; /* tasks from the source; index 0 is the lowest priority */
+    uint32_t returned;                     /* the root of the heap of tasks that came back; valid if n_returned > 0 */
+    uint64_t n_returned;
+    uint64_t count; /* of all */
+    uint8_t levels; /* bit k: fresh[k] is not empty */
+};
+
+void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
+void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
+uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
+
+/* Whether the task in slot a starts before that in slot b. */
+bool gd__goes_first(const struct gd__sched *s, uint32_t a, uint32_t b);
+
+/* Appends a task that comes after all tasks of its priority which were appended before. */
+void gd__waiting_append(struct gd__sched *s, struct gd__waiting *q, uint32_t slot);
+/* Puts a task in its place. */
+void gd__waiting_insert(struct gd__sched *s, struct gd__waiting *q, uint32_t slot);
+/* The first task. The queue must not be empty. */
+uint32_t gd__waiting_first(const struct gd__sched *s, const struct gd__waiting *q);
+uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q);
+/* Forgets all tasks. */
+void gd__waiting_clear(struct gd__waiting *q);
+/* Calls each() for every task of the queue, in no particular order. */
+void gd__waiting_each(const struct gd__sched *s, const struct gd__waiting *q, void (*each)(void *ctx, uint32_t slot),
+                      void *ctx);
+
+#endif
