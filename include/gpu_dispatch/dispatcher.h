@@ -45,12 +45,18 @@ struct gd_journal;
 
 /* --- the source --------------------------------------------------------- */
 
+#define GD_PRIORITY_MIN (-4)
+#define GD_PRIORITY_MAX 3
+
 /* The payload of one task. The library makes the struct and the source fills it. */
 struct gd_item {
     const void *data;  /* the payload; copied when the source returns. Do not set it after gd_item_alloc(). */
     size_t size;       /* may be 0 */
     uint64_t weight;   /* the amount of work, for GD_PLACE_BY_SIZE; 0: the same as size */
     void *reserved[4]; /* used by the library */
+    int priority;      /* GD_PRIORITY_MIN to GD_PRIORITY_MAX; among waiting tasks, a higher one starts first */
+    unsigned
+        timeout_ms; /* the task's own time limit; 0: gd_options.task_timeout_ms. In a batch, the least one counts. */
 };
 
 /* Fills *item with the next task and returns 1. Returns 0 at the end of the stream. On failure returns the value of
