@@ -10,8 +10,8 @@
 #define KEEP "gpu-dispatch run --gpus sim:2 --quiet --journal run.db --output o --joblog l "
 /* "wait" ends when something is written to the pipe p, and at once if there is no such pipe. */
 #define CMD "'case {} in wait) test ! -p p || cat p;; esac; echo out {}' "
-/* Kills a run in this directory, whose last task is "wait", once the journal says so. Both files then have a line that
- * the journal does not know, and an incomplete one. */
+/* Kills a run in this directory, whose last task is "wait", after `status` has printed this text. Then adds to both
+ * files a line that is not in the journal, and an incomplete line. */
 #define KILL(options, inputs, says)                                                             \
     "mkfifo p; GPU_DISPATCH_JOURNAL_MS=1 " KEEP options CMD "::: " inputs " wait & "            \
     "until gpu-dispatch status run.db 2>&1 | grep -q '" says "'; do :; done; "                  \
@@ -26,7 +26,7 @@ static void need_journal(void)
         SKIP("built without journals");
 }
 
-/* Every task has one line in each file, and the joblog its headings. */
+/* Checks that every task has one line in each file, and that the joblog has its headings. */
 static void check_files(const char *dir)
 {
     CHECK_STR(sh("cd %s; sed 's/.*\"input\":\"\\([^\"]*\\)\".*/\\1/' o | sort | tr '\\n' ' '", dir).out, "a b wait ");
@@ -101,7 +101,7 @@ TEST(an_edited_file_keeps_every_byte_if_forced)
     CHECK_STR(sh("cd d; tail -n 1 o | grep -c '\"input\":\"wait\"'; wc -l < o").out, "1\n6\n");
 }
 
-/* Every record is still there, and there is none of a task that will be run again: nothing has to be cut. */
+/* Every record is still there, and no record belongs to a task that will be run again. So nothing has to be cut. */
 TEST(a_line_added_to_a_complete_file)
 {
     need_journal();
@@ -110,7 +110,7 @@ TEST(a_line_added_to_a_complete_file)
     CHECK_STR(sh("cd d; head -n 1 o; wc -l < o").out, "# a line of my own\n4\n");
 }
 
-/* After a run that ended normally, lines after its own are not the run's. */
+/* After a run that ended normally, lines that follow its own lines do not belong to it. */
 TEST(lines_that_others_added_are_not_cut_off)
 {
     need_journal();
@@ -146,7 +146,7 @@ TEST(files_that_were_copied_with_the_journal)
     check_files("d");
 }
 
-/* The journal is moved and the files stay: they are found by their absolute paths. */
+/* The journal is moved, but not the files. They are found by their absolute paths. */
 TEST(a_journal_that_was_moved_alone)
 {
     killed_in("d");

@@ -79,7 +79,7 @@ TEST(a_temporary_name_that_stays_taken)
     CHECK_EQ(sh("test -d x.part -a ! -e x").status, 0);
 }
 
-/* --- links that a person named ---------------------------------------------------------------- */
+/* --- links that the user named ---------------------------------------------------------------- */
 
 /* The name is still a link, its target has the new content, and there is no other file. */
 static void check_named(const char *link, const char *command)
@@ -114,7 +114,7 @@ TEST(an_output_through_a_link_is_tidied_at_its_target)
         CHECK_STR(sh("readlink o; ls far; wc -l < far/file; stat -c %%a far/file; ls -d o.part 2> /dev/null").out,
                   "far/file\nfile\n2\n640\n");
     }
-    /* The journal still knows the file. */
+    /* The journal still recognises the file. */
     CHECK_EQ(sh(KEEP "--output o --resume " CMD "::: a bad b").status, 1);
     CHECK_STR(sh("wc -l < far/file").out, "3\n");
 }
@@ -125,7 +125,7 @@ TEST(links_to_one_file_that_does_not_exist_yet)
                   "gpu-dispatch: --output link and --joblog o are the same file: give two different files");
 }
 
-/* --- whose it is ------------------------------------------------------------------------------- */
+/* --- owner and mode ---------------------------------------------------------------------------- */
 
 TEST(a_new_file_has_the_mode_of_a_new_file)
 {
@@ -149,12 +149,12 @@ TEST(a_file_that_is_replaced_keeps_its_owner)
     need_journal();
     CHECK_EQ(sh(KEEP "--output o " CMD "::: a bad").status, 1);
     if (sh("chown 12345:23456 o && chmod 640 o").status != 0)
-        SKIP("this user may not give files away");
+        SKIP("this user may not change the owner of files");
     CHECK_EQ(sh(KEEP "--output o --retry-failed " CMD "::: a bad").status, 1);
     CHECK_STR(sh("stat -c '%%u %%g %%a' o").out, "12345 23456 640\n");
 }
 
-/* --- what is no file ---------------------------------------------------------------------------- */
+/* --- targets that are not replaced --------------------------------------------------------------- */
 
 TEST(a_pipe_is_written_to_and_not_replaced)
 {

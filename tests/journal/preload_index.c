@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Loaded before everything else (LD_PRELOAD) into a process under test. When the process makes the nameless file for
- * the index of the journal, a byte is written to the FIFO $GD_INDEX_HELD. The process goes on after a byte came from
- * the FIFO $GD_INDEX_GO. So building the index takes exactly as long as the test wants.
+ * the index of the journal, this library writes a byte to the FIFO $GD_INDEX_HELD. Then it waits for a byte from the
+ * FIFO $GD_INDEX_GO. So building the index takes exactly as long as the test wants.
  */
-#undef _FILE_OFFSET_BITS /* both names are functions of their own here */
+#undef _FILE_OFFSET_BITS /* so that open and open64 are two different functions */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>

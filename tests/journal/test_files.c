@@ -1,4 +1,4 @@
-/* The files of a journal: its own, whatever name it is opened by, and the files that it follows. */
+/* The files of a journal: its own files, by whatever name it is opened, and the files that it follows. */
 #include <dirent.h>
 #include <fcntl.h>
 
@@ -71,7 +71,7 @@ TEST(a_reader_that_is_closed_last_clears_up)
     CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "20");
 }
 
-/* As kill -9 leaves it. */
+/* Leaves a journal in the state that kill -9 would leave. */
 static void run_and_leave(struct job *job)
 {
     const pid_t child = fork();
@@ -104,7 +104,7 @@ TEST(a_reader_changes_no_content)
     CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "20");
 }
 
-/* --- by which name --- */
+/* --- names of a journal --- */
 
 TEST(a_journal_is_held_under_every_name)
 {
@@ -158,7 +158,7 @@ TEST(another_working_directory_changes_nothing)
 {
     directory_enter();
     struct job job = JOB("");
-    job_lines(&job, "new", "c", "b", "a", NULL); /* the index is made where the journal is */
+    job_lines(&job, "new", "c", "b", "a", NULL); /* the index is made in the directory of the journal */
     job.lines++;
     job.n--;
     CHECK_EQ(job_run(&job), 0);
@@ -196,7 +196,7 @@ TEST(a_forked_process_does_not_close_it)
     CHECK_STR(job_sql("run.db", "SELECT outcome FROM run"), "finished");
 }
 
-/* --- what cannot be done --- */
+/* --- errors --- */
 
 TEST(a_journal_that_cannot_have_a_log_is_refused)
 {
@@ -230,7 +230,7 @@ TEST(a_length_is_written_although_the_journal_was_locked)
 {
     struct job job = JOB("");
     run_following(&job);
-    gd__fault_begin(1); /* the first that can fail is the transaction */
+    gd__fault_begin(1); /* the first call that can fail is the transaction */
     CHECK_EQ(gd_journal_follow_anew(job.journal, "out", job.follow_fd), 0);
     CHECK_EQ(gd__fault_count() > 1, true);
     gd__fault_begin(0);
@@ -244,7 +244,7 @@ TEST(a_failed_sync_is_not_tried_again)
     struct job job = JOB("");
     job.j.sync = GD_JOURNAL_SYNC_FULL;
     run_following(&job);
-    gd__fault_begin(3); /* after the transaction and its writing */
+    gd__fault_begin(3); /* the calls before it are the transaction and the write */
     CHECK_EQ(gd_journal_follow_anew(job.journal, "out", job.follow_fd), GD_E_JOURNAL);
     CHECK_CONTAINS(gd_error_text(), "cannot flush");
     gd__fault_begin(0);
@@ -270,7 +270,7 @@ TEST(a_replaced_file_of_the_same_length_is_recognised)
 
 /* --- followed files that were moved or edited --- */
 
-/* As if the run had been killed: text beyond the recorded length may be its own. */
+/* Changes the journal as if the run had been killed. Then text beyond the recorded length may be the run's own. */
 static void not_ended(void)
 {
     job_sql("run.db", "UPDATE file SET ended = NULL");
@@ -358,7 +358,7 @@ TEST(only_the_end_of_a_long_file_is_checked)
     CHECK_EQ(job_run(&job), GD_E_MISMATCH);
 }
 
-/* As version 0.1 made its table of files. */
+/* Makes the table of files as version 0.1 did. */
 static void make_table_of_0_1(const char *path)
 {
     char sql[PATH_MAX + 100], size[32];
@@ -468,7 +468,7 @@ TEST(a_full_queue_is_not_kept_until_the_window_is_over)
     CHECK_STR(job_sql("run.db", "SELECT count(*) FROM task"), "5000");
 }
 
-/* --- records that there is no memory for --- */
+/* --- no memory for a record --- */
 
 static void end_task(struct gd_journal *j, int out, uint64_t number, const char *input, size_t size)
 {

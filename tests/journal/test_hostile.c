@@ -12,7 +12,7 @@
 #include "support/shell.h"
 #include "support/terminal.h"
 
-/* Far more than any of these commands takes. It ends commands that would never end. */
+/* The time limit is far more than any of these commands needs. It ends commands that would never end. */
 #define WITHIN  "timeout -k 5 100 gpu-dispatch "
 #define RESUME  WITHIN "run --gpus sim:2 --quiet --journal run.db --resume --retry-failed --output out.jsonl "
 #define COMMAND "'case {} in bad*) echo why >&2; exit 3;; esac; echo {}' ::: "
@@ -110,7 +110,7 @@ static void check_reading(const char *what)
     check_report(what);
 }
 
-/* Resumes the run, or says why it can't. */
+/* Resumes the run. It must succeed or print an error message. */
 static struct ran check_resuming(const char *what)
 {
     struct ran r = sh(RESUME COMMAND INPUTS);
@@ -161,7 +161,7 @@ enum {
     N_RUN_COLUMNS = sizeof run_columns / sizeof *run_columns,
 };
 
-/* Gives each record another one of the values in this column. */
+/* Gives each record a different one of the values in this column. */
 TEST_WITHIN(900, hostile_values_in_records)
 {
     make_journal();
@@ -181,7 +181,7 @@ TEST_WITHIN(300, hostile_ids)
     make_journal();
     for (size_t v = 0; v < 8; v++) {
         begin_anew();
-        if (v >= 4) /* the others are not integers: SQLite itself refuses them */
+        if (v >= 4) /* the first four values are not integers, so SQLite itself refuses them */
             sqlf("UPDATE OR IGNORE task SET id = %s WHERE id = 3", values[v]);
         else
             sqlf("UPDATE OR IGNORE task SET id = (1 << 40) - 2 + %zu WHERE id = 3", v);
@@ -240,7 +240,7 @@ TEST_WITHIN(300, thousands_of_runs_and_of_classes)
     check_resuming("many");
 }
 
-/* An infinite or undefined figure is written as null or 0, never as a word that JSON does not have. */
+/* An infinite or undefined figure is written as null or 0, because JSON has no word for it. */
 TEST(infinity_is_not_written_as_json)
 {
     make_journal();
@@ -339,7 +339,7 @@ TEST_WITHIN(300, triggers_do_not_fire)
         "pulled");
 }
 
-/* Texts in UTF-16 move when they are read. */
+/* Reading a text in UTF-16 moves it in memory, because SQLite converts it. */
 TEST_WITHIN(300, another_encoding)
 {
     make_journal();
@@ -382,7 +382,7 @@ static void put_number_at(unsigned char *p, unsigned value)
         p[i] = (unsigned char)value;
 }
 
-/* All children of an inner page become this page. */
+/* Replaces all children of an inner page with this page. */
 static void lead_to(unsigned char *page, unsigned child)
 {
     const unsigned cells = number_at(page + 3, 2);
@@ -406,8 +406,8 @@ static unsigned root_of_tasks(void)
     return (unsigned)root;
 }
 
-/* The root points to a page like itself, that page to another, and so on. Each row of the last page would be read once
- * for each path to it, and there are far too many paths. */
+/* The root points only to a page like itself, that page points to another, and so on. Each row of the last page would
+ * be read once for each path to it, and there are far too many paths. */
 TEST_WITHIN(900, pages_that_lead_to_each_other)
 {
     static unsigned char root[PAGE];

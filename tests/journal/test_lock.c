@@ -1,5 +1,5 @@
-/* The lock of a journal: which process holds it, what a fork of the holder does to it, and what may be there instead of
- * the lock file. */
+/* The lock of a journal: which process holds it, how a fork of the holder affects it, and what happens if something
+ * else is in the place of the lock file. */
 #include <gpu_dispatch/error.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -13,7 +13,7 @@ static pid_t fork_bare(void)
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-/* Starts a process that holds the journal, forks, and is killed. Returns the fork, which lives on. */
+/* Starts a process that holds the journal, forks, and is killed. Returns the forked process, which is still alive. */
 static pid_t leave_a_fork(pid_t (*do_fork)(void))
 {
     int ends[2];
@@ -77,7 +77,7 @@ TEST(a_fork_of_a_living_process_does_not_free_the_journal)
     const pid_t pid = fork();
     if (pid == 0) {
         CHECK_EQ(gd__journal_lock_take(&other, "run.db"), GD_E_BUSY);
-        gd__journal_lock_release(&h); /* closed by the fork: this must change nothing */
+        gd__journal_lock_release(&h); /* in the forked process this must change nothing */
         _exit(0);
     }
     int status;
@@ -223,7 +223,7 @@ TEST(a_file_of_another_user_is_refused)
     struct gd__journal_lock h;
     write_file("run.db-lock", "");
     if (chown("run.db-lock", 12345, (gid_t)-1) < 0)
-        SKIP("this user can't make a file another's");
+        SKIP("this user can't change the owner of a file");
     CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK_CONTAINS(gd_error_text(), "belongs to user 12345");
 }

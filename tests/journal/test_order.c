@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The list has another order than before. Then the whole journal is read to find its tasks, which may take long. The
- * run can be interrupted meanwhile.
+ * Resumes a run whose list has another order than before. The whole journal is then read to find the tasks, which may
+ * take long. The run can be interrupted meanwhile.
  */
 #include "support/fifo.h"
 #include "support/shell.h"
@@ -15,12 +15,12 @@
     "while read -r line; do i=${line#*:}; echo \"{\\\"id\\\":${i%%,*},\\\"output\\\":1}\"; done\n" \
     "end\n"
 
-/* Ctrl-C is confirmed while the index is being built, and the run ends when it may go on. */
+/* Ctrl-C is confirmed while the index is being built, and the run ends when the test lets it continue. */
 TEST_WITHIN(300, ctrl_c_while_the_journal_is_indexed)
 {
     /* A sanitizer must be loaded before anything else. */
     if (sh("LD_PRELOAD=$GD_TEST_PLUGINS/preload_index.so gpu-dispatch --version").status != 0)
-        SKIP("nothing can be loaded before the command");
+        SKIP("the library of this test cannot be loaded before the command");
     CHECK_EQ(sh(PROGRAM MAKE).status, 0);
     const int held = fifo("held"), said = fifo("said"), go = fifo("go");
     char byte;

@@ -75,7 +75,7 @@ static const struct {
     { "\xff", 1, false },
 };
 
-/* At every position: some characters are checked one by one, others eight at a time. */
+/* Tests every position, because some characters are checked one by one, and others eight at a time. */
 TEST(text_is_recognised_at_every_position)
 {
     CHECK(gd__group_is_text("", 0));
@@ -317,7 +317,7 @@ TEST(the_index_copes_with_equal_rows)
     while (take_indexed(x, 5, 0, &row))
         n++;
     CHECK_EQ(n, MANY - 8);
-    for (unsigned i = 0; i < 100000; i++) /* at once, although there are so many */
+    for (unsigned i = 0; i < 100000; i++) /* each lookup must be fast, although so many rows are equal */
         CHECK(!take_indexed(x, 5, 0, &row));
     gd__index_close(&x);
 }
@@ -358,7 +358,7 @@ TEST(the_index_is_small_in_memory)
         CHECK(take_indexed(x, id, 0, &row));
     FILE *f = fopen("/proc/self/smaps_rollup", "re");
     if (!f)
-        SKIP("this kernel does not tell what is resident");
+        SKIP("this kernel does not report resident memory");
     char line[256];
     unsigned long kb, resident = 0;
     while (fgets(line, sizeof line, f))
@@ -422,7 +422,7 @@ TEST(an_index_without_room_is_an_error)
     CHECK(x == NULL);
 }
 
-/* --- holding --- */
+/* --- the lock --- */
 
 TEST(a_journal_is_held_once)
 {

@@ -60,7 +60,7 @@ static void note_skip(void *user, const struct gd_skipped *s)
              (const char *)s->input, (unsigned long long)s->weight);
 }
 
-/* With the fields that the source gave, in the source's order. */
+/* The reports have the fields that the source gave, and come in the source's order. */
 TEST(skipped_tasks_are_reported)
 {
     char skipped[64] = "";
@@ -113,7 +113,7 @@ TEST(added_tasks_are_run)
     CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "13|13");
 }
 
-/* As an earlier release made them: with other pages. */
+/* Journals of an earlier release have another page size. */
 TEST(pages_of_another_size_do_not_matter)
 {
     struct job job = JOB("");
@@ -170,7 +170,7 @@ TEST(each_record_counts_once_in_any_order)
     CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task"), "12000|6000");
 }
 
-/* As after a kill: tasks that were running have no record. */
+/* The journal looks as after a kill: tasks that were running have no record. */
 TEST(ids_stay_in_the_order_of_the_list)
 {
     struct job job = JOB("");
@@ -431,7 +431,7 @@ static int stopping_source(void *user, struct gd_item *item)
     return job_source(user, item);
 }
 
-/* Although no line becomes a task, and the run waits for nothing else. */
+/* Every line is skipped, so the run waits for no task. */
 TEST(a_shutdown_takes_effect_while_skipping)
 {
     struct job job = JOB("");

@@ -1,5 +1,5 @@
-/* What can go wrong with a journal: files that are not journals, full disks, killed processes, truncated files. In
- * every case there is an error message, and no record that was reported as written is lost. */
+/* Problems with a journal: files that are not journals, full disks, killed processes, truncated files. In every case
+ * there is an error message, and no record that was reported as written is lost. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ static void write_file(const char *path, const void *bytes, size_t size)
     close(fd);
 }
 
-/* *size is set. */
+/* Sets *size. */
 static char *read_file(const char *path, size_t *size)
 {
     struct stat info;
@@ -149,7 +149,7 @@ TEST(bad_options_are_refused)
 
 /* --- being killed --- */
 
-/* However fast the run is, its records are written in several groups: the run may not get far ahead of them. */
+/* Makes the run write its records in several groups, however fast it is: it may not get far ahead of the records. */
 static void in_small_groups(struct job *job)
 {
     job->j.window_ms = 1;
@@ -157,7 +157,7 @@ static void in_small_groups(struct job *job)
     job->o.queue_size = 16;
 }
 
-/* Runs the job in a process of its own, which dies at the given point. */
+/* Runs the job in a separate process, which dies at the given point. */
 static void run_and_die(struct job *job, const char *point)
 {
     const pid_t child = fork();
@@ -261,7 +261,7 @@ TEST(full_sync_keeps_everything_too)
 
 /* --- disks --- */
 
-/* Set after the rings are made, which are larger than the limit. */
+/* Sets the limit after the rings are made, because they are larger than the limit. */
 static void fill_disk(struct job *job, const struct gd_report *r)
 {
     (void)r;
@@ -392,7 +392,7 @@ TEST(a_journal_that_cannot_be_written_ends_the_run)
 
 /* --- calls that fail --- */
 
-/* Runs in a process of its own, where the nth call that can fail does so. False: there are fewer calls. */
+/* Runs in a separate process, in which the nth call that can fail fails. False: there are fewer calls. */
 static bool run_with_fault(unsigned long nth)
 {
     const pid_t child = fork();
@@ -487,7 +487,7 @@ TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
     }
 }
 
-/* As in journals of an earlier release. */
+/* Journals of an earlier release have another page size. */
 TEST(a_journal_with_other_pages_is_resumed)
 {
     directory_enter();
