@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small HTTP client that says exactly what it is told to, and a made-up run to serve.
+ * A small HTTP client that sends exactly the given bytes, and a made-up run for the server.
  *
  *     struct served v;
- *     serve(&v, "0", NULL);                                  // any port, a token made at random, which get() sends
+ *     serve(&v, "0", NULL);                                  // any port, and a random token, which get() sends
  *     struct reply r = get(&v, "/api/stats", "");
  *     CHECK_EQ(r.status, 200);
  *     CHECK_CONTAINS(r.body, "\"completed\":");
@@ -27,14 +27,14 @@
 
 struct made_up {
     pthread_mutex_t lock;
-    struct gd_snapshot s;  /* what the next read gives */
-    struct gd_stats stats; /* of it */
+    struct gd_snapshot s;  /* the result of the next read */
+    struct gd_stats stats; /* the statistics of s */
     struct gd_worker_view workers[64];
     struct gd_device_view devices[64];
     struct gd_task_view tasks[1000];
     struct gd_failure_view failures[300];
     unsigned reads;
-    /* what the last read gave */
+    /* the result of the last read */
     struct gd_snapshot given;
     struct gd_stats given_stats;
     struct gd_task_view given_tasks[1000];
@@ -60,7 +60,7 @@ TEST_UNUSED static int made_up_read(void *user, const struct gd_snapshot **out)
     return 0;
 }
 
-/* Workers on as many GPUs; every second one is busy. */
+/* A run with one worker on each GPU. Every second worker is busy. */
 TEST_UNUSED static struct made_up *made_up_new(size_t n_gpus)
 {
     struct made_up *m = calloc(1, sizeof *m);
@@ -136,13 +136,13 @@ TEST_UNUSED static void made_up_fail(struct made_up *m, uint64_t task, const cha
     pthread_mutex_unlock(&m->lock);
 }
 
-/* --- a server of it ---------------------------------------------------------------- */
+/* --- a server of the made-up run --------------------------------------------------- */
 
 struct served {
     struct made_up *run;
     struct web_server *server;
     unsigned port;
-    char auth[192]; /* the header line with its token; "": none is sent */
+    char auth[192]; /* the header line with the token; "": no token is sent */
 };
 
 TEST_UNUSED static void serve_with(struct served *v, const struct web_options *o)
@@ -177,7 +177,7 @@ TEST_UNUSED static void serve_end(struct served *v)
 /* --- the client ---------------------------------------------------------------------- */
 
 struct reply {
-    int status; /* 0: it closed the connection without an answer */
+    int status; /* 0: the server closed the connection without an answer */
     char *all;  /* headers and body */
     char *body;
     size_t size; /* of the body as sent */
@@ -199,12 +199,12 @@ TEST_UNUSED static void http_send(int fd, const void *data, size_t size)
     for (size_t at = 0; at < size;) {
         ssize_t n = send(fd, (const char *)data + at, size - at, MSG_NOSIGNAL);
         if (n < 0)
-            return; /* the server has hung up; its answer is still to be read */
+            return; /* the server has closed the connection; its answer can still be read */
         at += (size_t)n;
     }
 }
 
-/* Reads everything until the server hangs up. */
+/* Reads everything until the server closes the connection. */
 TEST_UNUSED static struct reply http_reply(int fd)
 {
     struct reply r = { .all = calloc(1, 1) };
@@ -261,8 +261,8 @@ TEST_UNUSED static struct reply get(const struct served *v, const char *path, co
     return ask(v, "GET", path, headers);
 }
 
-/* Repeats the request until it is answered. A server that is full, or has waited too long for a client on a busy
- * machine, hangs up without an answer. */
+/* Repeats the request until it is answered. If the server is full, or has waited too long for a client on a busy
+ * machine, it closes the connection without an answer. */
 TEST_UNUSED static struct reply get_patiently(const struct served *v, const char *path)
 {
     for (;;) {
@@ -274,14 +274,15 @@ TEST_UNUSED static struct reply get_patiently(const struct served *v, const char
     }
 }
 
-/* Reads a stream until it holds the text; false: it ended before. Adds to what was read before. */
+/* A stream of events. stream_until() reads until the text has come, and keeps everything that was read. It returns
+ * false if the stream ended before. */
 struct stream {
     int fd;
     char *text;
     size_t size;
 };
 
-/* version: 1.1, or 1.0 for bytes without the sizes of chunks among them. */
+/* version: 1.1, or 1.0 for a stream that is not split into chunks. */
 TEST_UNUSED static struct stream watch_events_by(const struct served *v, const char *version)
 {
     char text[512];

@@ -78,7 +78,7 @@ TEST(a_request_that_does_not_come_ends_the_connection)
     web_connections_close(&s);
 }
 
-/* The trusted client's answer began first: if it had a limit it would be over by the time the stranger's is. */
+/* The answer to the trusted client began first. If it had a limit, it would have ended before the stranger's. */
 TEST(an_answer_has_a_limit_for_strangers_only)
 {
     struct web_connections *s = open_with(8, 8, HOUR_MS, AT_ONCE_MS);
@@ -93,12 +93,12 @@ TEST(an_answer_has_a_limit_for_strangers_only)
     web_connections_close(&s);
 }
 
-/* The thread waits for a later time, or for none, when a sooner one comes. */
+/* The thread already waits, for a later time or without a time limit, when an earlier time limit is added. */
 TEST(after_an_answer_the_next_request_has_its_time)
 {
     struct web_connections *s = open_with(8, 8, AT_ONCE_MS, HOUR_MS);
     struct client first = come(s, "10.0.0.1");
-    check_dropped(&first); /* it waits for nothing now */
+    check_dropped(&first); /* now the thread waits without a time limit */
     leave(s, &first);
     struct client c = come(s, "10.0.0.1");
     web_connections_requested(s, c.place);
@@ -123,7 +123,7 @@ TEST(another_stranger_replaces_the_oldest)
     web_connections_close(&s);
 }
 
-TEST(the_address_with_the_most_strangers_pays)
+TEST(the_address_with_the_most_strangers_loses_one)
 {
     struct web_connections *s = open_with(4, 8, HOUR_MS, HOUR_MS);
     struct client good = come(s, "10.0.0.1"), bad[20];
@@ -150,7 +150,7 @@ TEST(one_network_of_ipv6_is_one_client)
     leave(s, &good);
     leave(s, &a);
     leave(s, &b);
-    good = come(s, "::ffff:10.0.0.1"); /* but these are as many clients as there are addresses */
+    good = come(s, "::ffff:10.0.0.1"); /* but each IPv4 address is a separate client */
     a = come(s, "::ffff:10.0.0.2");
     b = come(s, "::ffff:10.0.0.2");
     check_connected(&good);
@@ -203,8 +203,8 @@ TEST(strangers_do_not_replace_clients_with_the_token)
     web_connections_close(&s);
 }
 
-/* The server does not know yet: it does not check a watcher that waits for news. */
-TEST(a_client_that_has_hung_up_holds_no_place)
+/* The server has not noticed yet, because it does not check a watcher that waits for events. */
+TEST(a_client_that_closed_its_connection_takes_no_place)
 {
     struct web_connections *s = open_with(4, 1, HOUR_MS, HOUR_MS);
     struct client a = come(s, "127.0.0.1"), b = come(s, "127.0.0.1");
@@ -217,7 +217,7 @@ TEST(a_client_that_has_hung_up_holds_no_place)
     web_connections_close(&s);
 }
 
-TEST(a_dropped_client_holds_no_place)
+TEST(a_dropped_client_takes_no_place)
 {
     struct web_connections *s = open_with(1, 1, HOUR_MS, HOUR_MS);
     struct client a = come(s, "127.0.0.1"), b = come(s, "127.0.0.1");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reports of made-up journals: what is counted, what is left out, what it costs, and that no text of a record escapes
- * from the data part of the page.
+ * Reports of made-up journals: what is counted, what is left out, how much memory it takes, and that no text of a
+ * record escapes from the data part of the page.
  */
 #include "support/directory.h"
 
@@ -12,11 +12,11 @@
 #include "base/text/json.h"
 #include "web/report/reduce.h"
 
-/* Records from a function of their number. */
+/* A journal whose records are made by a function of their number. */
 struct made {
     uint64_t n;
     void (*make)(uint64_t i, struct gd_journal_record *r);
-    int rc; /* what a failing journal says */
+    int rc; /* the error of a journal that fails */
 };
 
 static int each(void *user, const struct gd_journal_query *q, int (*fn)(void *arg, const struct gd_journal_record *r),
@@ -291,7 +291,7 @@ TEST(more_workers_than_are_shown_separately)
     web_reduced_free(&d);
 }
 
-TEST_WITHIN(300, ten_million_records_cost_what_a_thousand_do)
+TEST_WITHIN(300, ten_million_records_need_no_more_memory_than_a_thousand)
 {
     struct made m = { .n = TEST_SLOWDOWN > 1 ? 1000000 : 10000000, .make = bursts };
     struct rusage use;
@@ -328,7 +328,7 @@ static void hostile(uint64_t i, struct gd_journal_record *r)
     r->input_size = strlen(r->input);
 }
 
-TEST(nothing_gets_out_of_the_data)
+TEST(no_text_escapes_from_the_data)
 {
     struct made m = { .n = 3, .make = hostile };
     char *json;
@@ -343,7 +343,7 @@ TEST(nothing_gets_out_of_the_data)
     CHECK_CONTAINS(json, "xx ...\"");
     CHECK(strstr(json, "\\udcf0") == NULL); /* cut between two characters */
     CHECK_CONTAINS(json, "\\udcff");
-    /* two script elements and no more */
+    /* there are only two script elements */
     CHECK(strstr(strstr(strstr(page, "<script") + 1, "<script") + 1, "<script") == NULL);
     CHECK(strstr(page, "http://") == NULL || strstr(strstr(page, "http://") + 1, "http://") == NULL); /* SVG's name */
     CHECK(strstr(page, "https://") == NULL);

@@ -15,7 +15,7 @@ static void check_status(const struct served *v, const char *method, const char 
 {
     struct reply r = ask(v, method, path, headers);
     if (r.status != status)
-        FAIL("%s %s [%s]: %d and not %d: %s", method, path, headers, r.status, status, r.all);
+        FAIL("%s %s [%s]: status %d instead of %d: %s", method, path, headers, r.status, status, r.all);
     CHECK_CONTAINS(r.all, "Content-Security-Policy: default-src 'none'; ");
     CHECK_CONTAINS(r.all, "X-Content-Type-Options: nosniff\r\n");
     CHECK_CONTAINS(r.all, "Referrer-Policy: no-referrer\r\n");
@@ -310,7 +310,7 @@ TEST(a_token_is_made_for_each_run)
         CHECK_EQ(strlen(v.auth), strlen("Authorization: Bearer \r\n") + 32);
         CHECK(strcmp(v.auth, w.auth) != 0);
         check_status(&v, "GET", "/api/stats", "", 200);
-        /* if any host name is accepted, the token decides; but not for the page of another site */
+        /* if every host name is accepted, the token decides; but requests from pages of other sites are refused */
         check_status(&v, "GET", "/api/stats", "Origin: http://evil.test\r\n", 403);
         memcpy(w.auth, v.auth, sizeof w.auth);
         check_status(&w, "GET", "/api/stats", "", 401);
@@ -447,7 +447,7 @@ TEST(each_event_is_whole)
     serve_end(&v);
 }
 
-/* Closing does not wait for clients that do not read, nor as long as an idle connection is kept (15 s). */
+/* Closing does not wait for clients that do not read. It takes less time than the limit for idle connections (15 s). */
 TEST(closing_does_not_wait_for_clients)
 {
     struct served v;
@@ -456,10 +456,10 @@ TEST(closing_does_not_wait_for_clients)
     struct stream s[20];
     int idle[20];
     for (size_t i = 0; i < 20; i++) {
-        s[i] = watch_events(&v); /* and read no more than the beginning */
+        s[i] = watch_events(&v); /* only the beginning is read */
         idle[i] = http_connect(&v);
     }
-    for (size_t i = 0; i < 20; i++) /* a client that comes only now gets the end in its first state */
+    for (size_t i = 0; i < 20; i++) /* a client that connects only now gets the end in its first event */
         CHECK(stream_until(&s[i], "event: state\n"));
     clock_gettime(CLOCK_MONOTONIC, &from);
     web_server_close(&v.server);
@@ -497,7 +497,7 @@ TEST_WITHIN(120, a_client_that_does_not_read_is_dropped)
         for (size_t k = 1; k < 200; k++)
             made_up_fail(v.run, i, "in", error);
         snprintf(last, sizeof last, "end of %llu;", (unsigned long long)i);
-        made_up_fail(v.run, i, "in", last); /* a client that sees this one was sent all of them */
+        made_up_fail(v.run, i, "in", last); /* a client that gets this failure has got all of them */
         free(reads.text);
         reads = (struct stream){ .fd = reads.fd, .text = calloc(1, 1) };
         CHECK(stream_until(&reads, last));
@@ -514,7 +514,7 @@ TEST(without_clients_it_hardly_samples)
     clock_gettime(CLOCK_MONOTONIC, &from);
     serve(&v, "0", NULL);
     unsigned reads = 0;
-    while (reads < 3) { /* the first when it was opened, then once a second */
+    while (reads < 3) { /* the first read is at the start, then there is one per second */
         pthread_mutex_lock(&v.run->lock);
         reads = v.run->reads;
         pthread_mutex_unlock(&v.run->lock);
@@ -554,7 +554,7 @@ TEST(five_hundred_in_turn)
 TEST(two_hundred_at_once)
 {
     struct served v;
-    need_descriptors(2000); /* a quarter is for connections, two thirds of these for clients with the token */
+    need_descriptors(2000); /* a quarter is for connections, and two thirds of that for clients with the token */
     serve(&v, "0", NULL);
     static struct stream s[200];
     for (size_t i = 0; i < 200; i++)
@@ -587,13 +587,13 @@ TEST(more_than_there_is_room_for)
     CHECK_LE(open_now, 400 + 400 + 32);
     for (size_t i = 0; i < 400; i++)
         close(fds[i]);
-    struct reply r = get_patiently(&v, "/api/stats"); /* until it has seen that they are gone */
+    struct reply r = get_patiently(&v, "/api/stats"); /* until the server has noticed that the others are gone */
     CHECK_EQ(r.status, 200);
     reply_free(&r);
     serve_end(&v);
 }
 
-/* Clients that begin a request and never end it. */
+/* Connects clients that begin a request and never end it. */
 static void begin_requests(const struct served *v, int *fds, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -666,14 +666,14 @@ TEST(garbage)
     };
     struct served v;
     v = (struct served){ 0 };
-    serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 1 }); /* half a request is waited for */
+    serve_with(&v, &(struct web_options){ .at = "0", .idle_s = 1 }); /* so that incomplete requests end soon */
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct reply r = say(&v, texts[i]);
         if (r.status == 200)
             FAIL("\"%s\" was answered", texts[i]);
         reply_free(&r);
     }
-    /* a header without end, and noise from a seed */
+    /* an endless header, and random bytes from a seed */
     int fd = http_connect(&v);
     char block[4096];
     memset(block, 'a', sizeof block);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is made of a snapshot: metrics, read by a parser as strict as Prometheus' own; the history; which tasks are
- * kept; which clients the end waits for.
+ * The data that the server makes from snapshots: metrics, read by a parser as strict as that of Prometheus; the
+ * history; which tasks are kept; which clients the end of the run waits for.
  */
 #include "http.h"
 
@@ -47,7 +47,7 @@ static const char *type_of(const struct parsed *p, const char *name, size_t leng
     return NULL;
 }
 
-/* {a="b",c="d"}: where it ends. */
+/* Checks labels such as {a="b",c="d"}, and returns their end. */
 static const char *parse_labels(const char *at)
 {
     CHECK_EQ(*at, '{');
@@ -96,7 +96,7 @@ static void parse_sample(struct parsed *p, const char *line)
     CHECK_GT(n, 0);
     const char *type = type_of(p, line, n);
     CHECK(type != NULL);
-    /* together with its TYPE: no other metric has begun since */
+    /* a sample follows the TYPE line of its metric, without another metric in between */
     CHECK(strlen(p->types[p->n_types - 1][0]) == n && memcmp(p->types[p->n_types - 1][0], line, n) == 0);
     const bool total = n > 6 && memcmp(line + n - 6, "_total", 6) == 0;
     CHECK_EQ(total, strcmp(type, "counter") == 0);
@@ -207,8 +207,8 @@ TEST(work_if_it_is_known)
     free(m);
 }
 
-/* A page gets the change although nothing else has changed. */
-TEST(more_work_is_news)
+/* Pages get this change even if nothing else has changed. */
+TEST(more_work_is_a_change)
 {
     struct made_up *m = made_up_new(1);
     struct web_last k = { 0 };
@@ -380,7 +380,7 @@ TEST(time_alone_is_not_a_change)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* A watcher that is not served until another thread makes it leave. */
+/* A client that waits for events and is not served until another thread removes it. */
 struct unserved {
     struct made_up *run;
     struct web_feed *feed;
