@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A meaningless multilingual model in whisper.cpp's format. It knows 99 languages, takes everything for German, and
- * gives all words the same probability, so that random numbers choose them. If it is to be sure, it knows two words and
- * is as sure of each as possible. Its weights are 0 except for the last layer's bias and the table of tokens. Their
- * product is its output, whatever it hears.
+ * A meaningless multilingual model in whisper.cpp's format. It has 99 languages, detects German in every file, and
+ * gives all words the same probability, so that random numbers choose them. If `sure` is set, it has two words, each
+ * with the highest possible probability. Its weights are 0 except for the last layer's bias and the table of tokens.
+ * Their product is its output for any audio.
  */
 #ifndef GD_TESTS_TRANSCRIBE_FLAT_MODEL_H
 #define GD_TESTS_TRANSCRIBE_FLAT_MODEL_H
@@ -14,14 +14,14 @@ enum {
     FLAT_WIDTH = 64,
     FLAT_VOCAB = 51865,
     FLAT_AUDIO = 1536,
-    FLAT_TEXT = 64, /* tokens: half of them in a window's text */
+    FLAT_TEXT = 64, /* tokens; the text of a window has half as many */
     FLAT_MELS = 80,
     FLAT_GERMAN = 50258 + 3, /* the token of German */
-    FLAT_TIME = 50364 + 1000 /* that of 20 s: a window that ends earlier is tried again */,
+    FLAT_TIME = 50364 + 1000 /* the token of 20 s; a window that ends earlier is tried again */,
     FLAT_F16 = 1,
 };
 
-/* Halves. Of 99 languages and one that this model lacks German has five, the others have 0. */
+/* 16-bit floating-point numbers. German has the value 5. The other languages have the value 0. */
 enum { FLAT_5 = 0x4500, FLAT_20 = 0x4d00, FLAT_21 = 0x4d40 };
 #define FLAT_PROBABILITY "0.5998"
 
@@ -37,7 +37,7 @@ static void flat_zeros(FILE *f, size_t bytes)
         CHECK(fwrite(zeros, bytes < sizeof zeros ? bytes : sizeof zeros, 1, f) == 1);
 }
 
-/* The head of a tensor, and its zeros; dimensions from the fastest, 0: none. */
+/* Writes the header of a tensor and its zeros. The fastest dimension comes first; 0: no such dimension. */
 static void flat_tensor(FILE *f, const char *name, int type, int a, int b, int c)
 {
     const int32_t dims[] = { a, b, c }, n = c ? 3 : b ? 2 : 1, size = (int32_t)strlen(name);
@@ -94,7 +94,7 @@ static void flat_head(FILE *f)
     }
 }
 
-/* How much it likes a token; with the file's end at that of the table of tokens. */
+/* Sets the value of a token. The file must end with the table of tokens at this moment. */
 static void flat_like(FILE *f, int token, uint16_t half)
 {
     CHECK_EQ(fseek(f, -(long)(FLAT_VOCAB - token) * FLAT_WIDTH * 2, SEEK_END), 0);
@@ -102,7 +102,7 @@ static void flat_like(FILE *f, int token, uint16_t half)
     CHECK_EQ(fseek(f, 0, SEEK_END), 0);
 }
 
-/* What the last layer gives is (1, 0, 0, ...). */
+/* Makes (1, 0, 0, ...) the output of the last layer. */
 static void flat_says(FILE *f, bool sure)
 {
     const float one = 1;

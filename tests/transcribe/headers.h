@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Audio files made by hand, byte by byte. They may contain what no encoder would write.
+ * Audio files made byte by byte. They may contain data that no encoder would write.
  */
 #ifndef GD_TESTS_TRANSCRIBE_HEADERS_H
 #define GD_TESTS_TRANSCRIBE_HEADERS_H
@@ -67,8 +67,8 @@ TEST_UNUSED static void save(const struct made *m, const char *path)
 
 struct wav_spec {
     unsigned format, channels, rate, bits;
-    uint32_t data_told; /* what the chunk says */
-    size_t data;        /* what there is */
+    uint32_t data_told; /* the size in the header of the chunk */
+    size_t data;        /* the real size */
 };
 
 TEST_UNUSED static void put_chunk(struct made *m, const char *id, const void *bytes, size_t n)
@@ -118,7 +118,7 @@ TEST_UNUSED static void put_extensible(struct made *m, unsigned kind)
     put_little(m, 0xfffe, 2);
     put_little(m, 6, 2);
     put_little(m, 48000, 4);
-    put_little(m, 1, 4); /* bytes per second: wrong, and not asked for */
+    put_little(m, 1, 4); /* bytes per second: wrong, but not used */
     put_little(m, 18, 2);
     put_little(m, 24, 2);
     put(m, NULL, 8);
@@ -148,7 +148,7 @@ TEST_UNUSED static void put_id3(struct made *m, size_t size)
 
 /* --- Ogg ---------------------------------------------------------------------- */
 
-/* A page of `whole` bytes of packets, of which `there` are written. */
+/* A page whose packets have `whole` bytes, of which only `there` are written. */
 TEST_UNUSED static void put_page(struct made *m, uint32_t serial, int64_t time, const void *packet, size_t whole,
                                  size_t there)
 {
@@ -199,7 +199,7 @@ TEST_UNUSED static void put_frame(struct made *m)
     put(m, NULL, CBR_BYTES - 4);
 }
 
-/* A frame with a table in it: what is put behind its side information. */
+/* A frame with a table, which follows the side information of the frame. */
 TEST_UNUSED static void put_table_frame(struct made *m, const struct made *table)
 {
     const size_t end = m->size + CBR_BYTES;
@@ -223,7 +223,7 @@ TEST_UNUSED static struct made xing_table(uint32_t frames, uint32_t bytes, unsig
     return t;
 }
 
-/* --- what is read of them -------------------------------------------------------- */
+/* --- the headers that are read from these files ------------------------------------ */
 
 TEST_UNUSED static struct tr_header of(const struct made *m)
 {

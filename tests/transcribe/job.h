@@ -22,7 +22,7 @@ enum { MOST_FILES = 64, MOST_TEXT = 4096 };
 
 /* One run: files in, a result or an error for each. */
 struct job {
-    const char *gpus, *settings; /* lines besides the model's */
+    const char *gpus, *settings; /* settings: lines besides that of the model */
     const char *model;           /* NULL: the demo model */
     char files[MOST_FILES][PATH_MAX];
     size_t n_files, given;
@@ -34,7 +34,7 @@ struct job {
     const char *const *env;
 };
 
-/* Two at a time. */
+/* A job with two workers. */
 TEST_UNUSED static struct job *new_job(void)
 {
     static struct job jobs[2];
@@ -130,7 +130,7 @@ TEST_UNUSED static int run(struct job *j)
     return gd_run(&o);
 }
 
-/* --- what came out -------------------------------------------------------------- */
+/* --- results --------------------------------------------------------------------- */
 
 /* A member of a file's result, as text: strings without their quotes. */
 TEST_UNUSED static const char *member(const struct job *j, size_t i, const char *name)
@@ -149,7 +149,7 @@ TEST_UNUSED static const char *member(const struct job *j, size_t i, const char 
     return out.data;
 }
 
-/* What was said in a clip, by the list beside it. */
+/* The text spoken in a clip, from the list in the same directory. */
 TEST_UNUSED static const char *spoken(const char *file)
 {
     static char line[200];

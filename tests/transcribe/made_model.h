@@ -19,7 +19,7 @@
 static struct made {
     int32_t magic, sizes[11], bands, bins, tokens;
     const char *token;
-    int32_t token_size; /* as the file says; -1: as it is */
+    int32_t token_size; /* the size that the file claims; -1: the true size */
     int32_t dimensions, name_size, type, side;
     int tensors; /* how many are written */
     int32_t conv_type;
@@ -88,7 +88,7 @@ TEST_UNUSED static void write_bytes(const char *path, const void *data, size_t s
         FAIL("%s: %s", path, strerror(errno));
 }
 
-/* The file, into which the first tensor comes with `bytes` of data and the type of `made`. */
+/* The bytes of the file. Its first tensor has `bytes` bytes of data and the type of `made`. */
 TEST_UNUSED static struct gd__buffer build(size_t bytes)
 {
     struct gd__buffer b = { 0 };

@@ -64,7 +64,7 @@ TEST_UNUSED static const char *contents(const char *path)
     return text;
 }
 
-/* How many entries a directory has, hidden ones too. */
+/* The number of entries of a directory, including hidden ones. */
 TEST_UNUSED static int entries_of(const char *directory)
 {
     struct dirent **list = NULL;
@@ -87,7 +87,7 @@ TEST_UNUSED static bool is_there(const char *path)
 TEST_UNUSED static void become_nobody(void)
 {
     if (geteuid() == 0 && seteuid(65534) < 0)
-        SKIP("root can't be anybody else here");
+        SKIP("root can't change to another user here");
 }
 
 TEST_UNUSED static void become_root(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loaded before everything else (LD_PRELOAD) into workers under test: ggml's first device, whatever it is, is a GPU of
- * 24 GiB with GD_GPU_FREE bytes free.
+ * Loaded before everything else (LD_PRELOAD) into workers under test. Every device of ggml appears to be a GPU with 24
+ * GiB of memory, of which GD_GPU_FREE bytes are free.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loaded before everything else (LD_PRELOAD) into workers under test: allocations of more than GD_MEMORY_MOST bytes,
- * made in the way that ggml makes its buffers, fail.
+ * Loaded before everything else (LD_PRELOAD) into workers under test. Calls of posix_memalign(), which ggml uses for
+ * its buffers, fail for more than GD_MEMORY_MOST bytes.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loaded before everything else (LD_PRELOAD) into workers under test: files that can't be read for a while.
+ * Loaded before everything else (LD_PRELOAD) into workers under test. Makes files unreadable for a while.
  *
  *   GD_UNREAD_OPEN     opening files whose path contains this fails
  *   GD_UNREAD_READ     reading files whose path contains this fails
  *   GD_UNREAD_ERROR    the errno, a number
  *   GD_UNREAD_TIMES    how often each call fails, in all processes together
- *   GD_UNREAD_COUNTS   a directory with the counts of failures: a byte for each
+ *   GD_UNREAD_COUNTS   a directory with files that count the failures: each failure adds a byte
  */
-#undef _FILE_OFFSET_BITS /* else open is another name of open64 */
+#undef _FILE_OFFSET_BITS /* otherwise open is another name of open64 */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The function behind ours. */
+/* The original function. */
 #define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
 static bool is_meant(const char *variable, const char *path)
@@ -28,7 +28,7 @@ static bool is_meant(const char *variable, const char *path)
     return part && *part && strstr(path, part);
 }
 
-/* Whether this call fails; with errno then. */
+/* Whether this call must fail. Sets errno if so. */
 static bool fails(const char *variable, const char *path)
 {
     char counts[4200];

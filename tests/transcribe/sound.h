@@ -69,7 +69,7 @@ TEST_UNUSED static void make_silence(const char *path, double seconds)
     end_wav(f);
 }
 
-/* The first n clips, with a pause after each. What they say is added to text. */
+/* Joins the first n clips, with a pause after each. Adds their spoken text to text. */
 TEST_UNUSED static void join_clips(const char *path, int n, double pause, char *text, size_t room)
 {
     FILE *f = begin_wav(path);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sounds that libsndfile writes, and what audio.c reads of them.
+ * Sounds that libsndfile writes and audio.c reads. The tolerances are:
  *
- * Lengths are right to one sample at 16 kHz for what keeps them (WAV, FLAC, Ogg, MP3 with a table) and to a frame of
- * the encoder for what does not; frequencies, counted by crossings of zero, to 0.2 %; loudness to 1 %, to 10 % of lossy
- * formats.
+ *   length      one sample at 16 kHz for formats that store it (WAV, FLAC, Ogg, MP3 with a table), otherwise a frame of
+ *               the encoder
+ *   frequency   0.2 %, from the number of zero crossings
+ *   loudness    1 %; 10 % for lossy formats
  */
 #ifndef GD_TESTS_TRANSCRIBE_SOUNDS_H
 #define GD_TESTS_TRANSCRIBE_SOUNDS_H
@@ -17,7 +18,7 @@
 
 enum {
     MOST = 16000 * 40,
-    MP3 = 0x230082 /* of libsndfile, since 1.1: the headers of older ones lack the name */
+    MP3 = 0x230082 /* libsndfile supports it since 1.1; older headers do not have the name */
 };
 
 TEST_UNUSED static char message[TR_MESSAGE_MAX];
@@ -91,7 +92,7 @@ TEST_UNUSED static void refused(const char *path, const char *part)
     CHECK_CONTAINS(message, part);
 }
 
-/* The middle of what was read is a sine of 440 Hz, of 0.5. */
+/* Checks that the middle of the samples is a sine of 440 Hz with the amplitude 0.5. */
 TEST_UNUSED static void check_sine(const char *what, long n, double loudness)
 {
     const long from = n / 10, to = n - n / 10;
@@ -131,11 +132,11 @@ TEST_UNUSED static void encode(const char *how)
 {
     char line[400];
     if (!command("command -v ffmpeg >/dev/null"))
-        SKIP("there is no ffmpeg");
+        SKIP("ffmpeg is not installed");
     make_wav_file("in.wav", 44100, 1, 44100 * 4);
     snprintf(line, sizeof line, "ffmpeg -v error -nostdin -y -i in.wav %s </dev/null 2>/dev/null", how);
     if (!command(line))
-        SKIP("this ffmpeg can't make it");
+        SKIP("this ffmpeg cannot write this format");
 }
 
 TEST_UNUSED static bool needs_ffmpeg(const char *path)

@@ -68,7 +68,7 @@ static void check_lossy(const char *what, int format, int rate, int channels, lo
 {
     directory_enter();
     if (!make("a", format, rate, channels, 3L * rate))
-        SKIP("this libsndfile can't write it");
+        SKIP("this libsndfile cannot write this format");
     struct tr_audio *a = opened("a");
     CHECK_EQ(tr_audio_channels(a), channels);
     CHECK(fabs(tr_audio_seconds(a) - 3) <= (double)slack / TR_RATE);
@@ -115,7 +115,7 @@ TEST(rates_and_channels)
     }
 }
 
-/* Nothing is moved: a click stays where it was. */
+/* A click stays at the same time. */
 TEST(resampling_does_not_shift)
 {
     directory_enter();
@@ -228,7 +228,7 @@ TEST(headers_say_what_libsndfile_says)
     CHECK_GE(compared, 20);
 }
 
-/* --- what the program ffmpeg writes ---------------------------------------------------- */
+/* --- files that ffmpeg writes ------------------------------------------------------------ */
 
 TEST(formats_that_only_ffmpeg_reads)
 {
@@ -269,7 +269,7 @@ TEST(a_guess_is_not_a_length)
     tr_audio_close(&a);
 }
 
-TEST(a_film_has_sound_or_has_not)
+TEST(films_with_and_without_sound)
 {
     directory_enter();
     encode("-f lavfi -i color=c=black:s=64x64:d=4 -map 0:a -map 1:v -c:v mpeg4 a.mkv");
@@ -308,8 +308,8 @@ TEST(a_playlist_is_not_audio)
     drop(&m);
 }
 
-/* Its first frames are long and the others short: by the first one's bit rate it would play for a second or two, and
- * libsndfile alone reads no further. */
+/* The first frames are long and the others are short. Judging by the bit rate of the first frame, the file would play
+ * for a second or two, and libsndfile alone reads no further. */
 TEST(an_mp3_without_a_table_is_read_to_its_end)
 {
     directory_enter();

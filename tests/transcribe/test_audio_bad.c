@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bad audio files: each is refused, with a message that says what is wrong; names in them do no harm, and libraries
- * keep quiet.
+ * Bad audio files. Each is refused with a message that says what is wrong. File names in messages are safe for a
+ * terminal, and libraries print nothing.
  */
 #include "apps/transcribe/output/shown.h"
 #include "transcribe/sounds.h"
@@ -39,7 +39,7 @@ TEST(a_file_that_may_not_be_read)
     make_wav_file("secret.wav", 16000, 1, 100);
     CHECK_EQ(chmod("secret.wav", 0), 0);
     if (getuid() == 0 && seteuid(65534) < 0)
-        SKIP("root can't be anybody else here");
+        SKIP("root can't change to another user here");
     refused("secret.wav", "secret.wav cannot be opened: permission denied");
     CHECK_EQ(seteuid(getuid()), 0);
 }
@@ -138,7 +138,7 @@ TEST(mended_bytes)
     close(f.fd);
 }
 
-/* Programs that write into a pipe can't know the length. */
+/* Programs that write to a pipe do not know the length in advance. */
 TEST(wav_files_of_unknown_length)
 {
     static const uint32_t told[] = { 0, 0xffffffff, 0x7fffffff, 0x7ffff000, 0x80000000, 0xffffffff - 36 };
@@ -173,7 +173,7 @@ TEST(a_truncated_ogg)
 {
     directory_enter();
     if (!make("a.ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS, 44100, 1, 441000))
-        SKIP("this libsndfile can't write it");
+        SKIP("this libsndfile cannot write this format");
     cut("a.ogg", 0.7);
     refused("a.ogg", "truncated");
 }
@@ -198,8 +198,8 @@ TEST(a_damaged_flac_is_an_error_or_complete)
     }
 }
 
-/* After the first piece the thread finds that a file is bad. The samples before that are good. */
-TEST(bad_behind_the_first_piece)
+/* After the first piece the thread finds that the file is bad. The samples before that are good. */
+TEST(a_file_that_is_bad_after_the_first_piece)
 {
     directory_enter();
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, 320000));
@@ -247,8 +247,8 @@ TEST(names_that_would_harm_a_terminal)
         { "\377\376x\303.wav", "??x?.wav" },
         { "a\302\233b", "a??b" },                      /* a control character of two bytes */
         { "a\342\200\256b", "a???b" },                 /* a character that changes the direction of writing */
-        { "\355\240\200\300\200", "?????" },           /* half of a pair; a NUL that is too long */
-        { "\340\200\257\360\200\200\257", "???????" }, /* slashes that are too long */
+        { "\355\240\200\300\200", "?????" },           /* half of a surrogate pair; an overlong NUL */
+        { "\340\200\257\360\200\200\257", "???????" }, /* overlong slashes */
         { "/", "/" },
         { "a///", "a" },
     };

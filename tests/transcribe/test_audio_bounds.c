@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What reading an audio file takes: memory, descriptors, one thread; and that it can be closed at any time.
+ * The resources that reading an audio file needs: memory, descriptors, one thread. It can be closed at any time.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@ static long rss_bytes(void)
     return u.ru_maxrss * 1024;
 }
 
-/* Three hours, all holes; 60 s ahead. */
+/* A file of three hours that is one hole, read 60 s ahead. */
 TEST(hours_in_bounded_memory)
 {
     enum { AHEAD = 60, SECONDS = 3 * 3600, RATE = 16000 };
@@ -26,9 +26,9 @@ TEST(hours_in_bounded_memory)
     drop(&m);
     CHECK_EQ(truncate("a.wav", 44 + (off_t)SECONDS * RATE * 2), 0);
     struct tr_audio *a;
-    memset(samples, 0, sizeof samples); /* the test's own is there by now */
+    memset(samples, 0, sizeof samples); /* so that the memory of the test itself is resident before */
     make_wav_file("b.wav", RATE, 1, 100);
-    read_all("b.wav"); /* and the libraries are loaded */
+    read_all("b.wav"); /* so that the libraries are loaded before */
     const long before = rss_bytes();
     CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", AHEAD, message), 0);
     CHECK(tr_audio_seconds(a) == SECONDS);
@@ -38,7 +38,7 @@ TEST(hours_in_bounded_memory)
         total += n;
     CHECK_EQ(total, (int64_t)SECONDS * TR_RATE);
     tr_audio_close(&a);
-    if (TEST_SLOWDOWN == 1) /* sanitizers keep what was released */
+    if (TEST_SLOWDOWN == 1) /* sanitizers keep released memory */
         CHECK_LT(rss_bytes() - before, AHEAD * TR_RATE * 4 * 2.5);
 }
 
@@ -49,7 +49,7 @@ static int open_descriptors(void)
     return fd;
 }
 
-/* Threads of audio.c, by their name. One that was joined may be listed for a moment yet. */
+/* The number of threads of audio.c, found by their name. A joined thread may still be listed for a moment. */
 static int threads(void)
 {
     int n = 0;
@@ -86,7 +86,7 @@ TEST(opened_and_closed_a_thousand_times)
     }
     tr_audio_close(&a); /* NULL is fine */
     CHECK_EQ(open_descriptors(), fd);
-    while (threads() > 0) /* for ever, if one was left */
+    while (threads() > 0) /* never ends if a thread is left */
         sched_yield();
 }
 
@@ -102,7 +102,7 @@ TEST(closed_while_the_thread_decodes)
     }
 }
 
-/* Whatever the sizes of reads and of the ring, the samples are the same. */
+/* The samples are the same for all sizes of reads and of the ring. */
 TEST(reads_of_any_size)
 {
     static const size_t sizes[] = { 1, 7, 4096, 16000, 50000, MOST };
@@ -127,7 +127,7 @@ TEST(reads_of_any_size)
     }
 }
 
-/* Opening decodes and starts nothing; reading starts one thread, which takes no signals. */
+/* Opening decodes nothing and starts no thread. The first read starts one thread, which gets no signals. */
 static volatile pthread_t handled_by;
 
 static void note_thread(int signo)

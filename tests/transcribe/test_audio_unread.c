@@ -9,10 +9,10 @@
 #include "transcribe/sounds.h"
 
 static int open_error, read_error; /* 0: none */
-static off_t read_error_from;      /* from this byte of the file on */
-static long good_reads;            /* after so many; those that are left */
+static off_t read_error_from;      /* reads fail from this byte of the file on */
+static long good_reads;            /* how many more reads succeed before reads fail */
 
-/* Takes the C library's place in this program. */
+/* Replaces the function of the C library in this program. */
 int open(const char *path, int flags, ...)
 {
     va_list args;
@@ -65,7 +65,7 @@ TEST(opening_may_fail_for_a_while)
     CHECK_EQ(read_all("a.wav"), 16000);
 }
 
-/* Wherever in the file: the header, what the decoder looks at, the samples. */
+/* Reading may fail anywhere: in the header, at the start of decoding, and in the samples. */
 TEST(reading_may_fail_for_a_while)
 {
     static const off_t places[] = { 0, 1000, 20000 };
@@ -95,13 +95,12 @@ TEST(other_formats_alike)
     directory_enter();
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         struct tr_audio *a;
-        /* libsndfile leaks some memory of Vorbis then, which we can't fix. */
+        /* After a failed read, libsndfile leaks some memory of Vorbis, which we can't fix. */
         if (TEST_SLOWDOWN > 1 && formats[i] == (SF_FORMAT_OGG | SF_FORMAT_VORBIS))
             continue;
         if (!make("a", formats[i], 16000, 1, 64000))
             continue;
-        /* Fails from each read on, of the header, of the decoder's start and of the samples, until all reads are good.
-         */
+        /* All reads fail after the first 0, 1, 2, ... reads, until all reads succeed. */
         int rc = TR_UNREAD;
         long reads = 0;
         for (read_error = EIO; rc < 0; reads++) {
@@ -118,8 +117,8 @@ TEST(other_formats_alike)
     }
 }
 
-/* By the thread that decodes ahead. */
-TEST(further_on)
+/* The thread that decodes ahead fails to read. */
+TEST(reading_may_fail_further_on)
 {
     struct tr_audio *a;
     long n, total = 0;
@@ -137,7 +136,7 @@ TEST(further_on)
     tr_audio_close(&a);
 }
 
-/* The system's own, with as many files open as there may be. */
+/* The error comes from the system, when no more files may be opened. */
 TEST(too_many_open_files)
 {
     struct rlimit limit, low;

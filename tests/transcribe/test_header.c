@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the first bytes of a file say, format by format, with files made by hand. test_audio.c compares the output of
- * encoders with libsndfile.
+ * Headers of audio files, format by format, with files made byte by byte. test_audio.c compares headers that encoders
+ * write with libsndfile.
  */
 #include "transcribe/headers.h"
 
@@ -96,7 +96,7 @@ TEST(sizes_beyond_four_gib)
     drop(&m);
 }
 
-TEST(numbers_the_other_way_round)
+TEST(big_endian_numbers)
 {
     struct made m = { 0 };
     put_text(&m, "RIFX");
@@ -267,7 +267,7 @@ TEST(an_ogg_that_ends_within_a_page)
         m.size = size;
         const struct tr_header h = of(&m);
         if (h.bytes_wanted <= size || h.bytes_wanted > all)
-            FAIL("of %zu bytes %zu: %zu wanted", all, size, (size_t)h.bytes_wanted);
+            FAIL("with %zu of %zu bytes: %zu are needed", size, all, (size_t)h.bytes_wanted);
     }
     m.size = whole;
     CHECK_EQ(of(&m).bytes_wanted, 0);
@@ -303,7 +303,7 @@ TEST(frames_of_one_size)
         put(&m, "\377\373\020\0", 4);
         put(&m, NULL, 100);
     }
-    put_text(&m, "TAG"); /* ID3v1, as long as a frame and more, is no sound */
+    put_text(&m, "TAG"); /* ID3v1 data, longer than a frame, is not sound */
     put(&m, NULL, 125);
     h = of(&m);
     CHECK_SECONDS(h, 5 * 1152 / 44100.0);

@@ -237,7 +237,7 @@ TEST(files_that_can_not_be_read)
     CHECK_EQ(mkdir("folder", 0755), 0);
     fails("folder", EISDIR);
     CHECK_EQ(mkfifo("fifo", 0644), 0);
-    fails("fifo", EINVAL); /* and does not wait for a writer */
+    fails("fifo", EINVAL); /* without waiting for a writer */
     fails("/dev/zero", EINVAL);
     make_file("secret", 100);
     CHECK_EQ(chmod("secret", 0), 0);

@@ -145,7 +145,7 @@ TEST(impossible_tokens)
     made.tokens = 0;
     refused("list of tokens has the length 0");
     begin();
-    made.tokens = 51865; /* one more than there are */
+    made.tokens = 51865; /* one more than in the file */
     refused("list of tokens has the length 51865");
     begin();
     made.token_size = 1 << 30;
@@ -196,7 +196,8 @@ TEST(tensors_that_are_too_large)
     directory_enter();
     begin();
     struct gd__buffer b = build(16);
-    /* The first tensor's first size: behind the header, filters, tokens and what comes before it. */
+    /* The offset of the first size of the first tensor, after the header, the filters, the tokens and the tensor's
+     * first fields. */
     const size_t at = 48 + 8 + 2 * 201 * 4 + 4 + (4 + 4) * 2 + 4 + 1 + 12;
     uint32_t size;
     memcpy(&size, b.data + at, 4);
@@ -213,7 +214,7 @@ TEST(tensors_that_are_too_large)
     gd__buffer_free(&b);
 }
 
-/* Three sizes whose product is 0 in 64 bits, and one that is small in 32. */
+/* Three sizes whose product is 0 in 64 bits, and a product that is small in 32 bits. */
 TEST(sizes_that_wrap_around)
 {
     directory_enter();
@@ -239,7 +240,7 @@ TEST(sizes_that_wrap_around)
 
 TEST(types_of_weights)
 {
-    /* type, values of a block, its bytes; as ggml's source has them */
+    /* type, number of values in a block, bytes of a block; from ggml's source */
     static const int types[][3] = { { 0, 1, 4 },      { 1, 1, 2 },      { 2, 32, 18 },    { 3, 32, 20 },
                                     { 6, 32, 22 },    { 7, 32, 24 },    { 8, 32, 34 },    { 10, 256, 84 },
                                     { 11, 256, 110 }, { 12, 256, 144 }, { 13, 256, 176 }, { 14, 256, 210 } };

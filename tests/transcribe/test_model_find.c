@@ -36,7 +36,7 @@ static void make_model(const char *path)
     gd__buffer_free(&b);
 }
 
-/* Finds "own" at path, which is made and removed again. */
+/* Makes a model at this path, checks that "own" is found there, and removes it. */
 static void is_found_at(const char *path, const char *model_dir)
 {
     struct stat a, b;
@@ -258,7 +258,7 @@ TEST(the_demo_model)
     tr_model_free(&model);
 }
 
-/* The demo model as a copy of one's own, in which a weight can be changed. */
+/* Makes a copy of the demo model, in which a weight can be changed. */
 static void copy_demo(void)
 {
     const char *from = demo_path();
@@ -341,7 +341,7 @@ TEST(correct_checksums_are_remembered)
     CHECK_EQ(find_demo(), 0);
 }
 
-/* Under another name of the same directory too, and not for another file. */
+/* It is also remembered under another name of the same directory, but not for another file. */
 TEST(a_checksum_is_remembered_for_one_file)
 {
     enter();
@@ -394,7 +394,7 @@ TEST(a_damaged_list_of_checksums)
     CHECK_EQ(find_demo(), 0);
 }
 
-/* A line of another file, with a path of the same length. */
+/* The list has a line of another file, with a path of the same length. */
 TEST(checksums_of_other_files_stay)
 {
     char line[400], text[400] = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where outputs go: mirrored directories, however they are named, and odd or long names.
+ * The paths of outputs: mirrored directories, however they are named, and unusual or long names.
  */
 #include <limits.h>
 
@@ -80,11 +80,11 @@ TEST(symbolic_links)
     is_at("in", "in/x/a.wav", "out/x/a.txt");
     is_at("in", "real/x/a.wav", "out/x/a.txt");
     is_at("real", "in/x/a.wav", "out/x/a.txt");
-    is_at("in", "in/y/b.wav", "out/y/b.txt"); /* as it was found */
+    is_at("in", "in/y/b.wav", "out/y/b.txt"); /* the path as it was found */
     is_at("in", "real/c.wav", "out/c.txt");   /* the place of the link, not of its target */
 }
 
-TEST(files_that_lie_elsewhere)
+TEST(files_outside_the_input_directory)
 {
     directory_enter();
     make_file("in/a.wav", 1);
@@ -99,7 +99,7 @@ TEST(files_that_lie_elsewhere)
     is_at(NULL, "a.wav", "out/a.txt");
 }
 
-/* A name can't lead out of the output directory. */
+/* No output is outside the output directory. */
 TEST(dots_do_not_lead_out)
 {
     directory_enter();
@@ -158,7 +158,7 @@ TEST(odd_names)
     }
 }
 
-/* in/NNNN.wav, a name of this many bytes */
+/* in/NNNN.wav with a file name of this many bytes */
 static const char *long_name(size_t size)
 {
     static char path[400] = "in/";
@@ -186,7 +186,7 @@ TEST(errors_are_one_line)
     must_not_write("in/a\nb\x7f.wav", "out/a?b?.txt: is a directory");
 }
 
-/* .txt would fit, .json would not: then neither is written. */
+/* The name with .txt is short enough, but not the name with .json. So neither file is written. */
 TEST(a_name_that_is_too_long_in_one_format)
 {
     directory_enter();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Outputs: they are complete, nothing is left behind, and what can be wrong with a directory.
+ * Output files: they are complete, no other files are left behind, and problems with directories are reported.
  */
 #include <pthread.h>
 #include <sys/file.h>
@@ -10,7 +10,7 @@
 
 /* --- writing ---------------------------------------------------------------------- */
 
-TEST(every_format_that_is_asked_for)
+TEST(every_requested_format)
 {
     directory_enter();
     places.formats = (1u << TR_FORMATS) - 1;
@@ -115,7 +115,7 @@ TEST(many_writers)
     }
 }
 
-/* --- what can be wrong -------------------------------------------------------------- */
+/* --- errors --------------------------------------------------------------------------- */
 
 TEST(a_directory_that_can_not_be_written)
 {

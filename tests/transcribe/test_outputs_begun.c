@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Outputs before the text is known: errors are found by then, and later errors leave nothing behind.
+ * Output files are created before the text is known. So most errors are found early. Later errors leave no files
+ * behind.
  */
 #include "base/failure.h"
 #include "output_files.h"
@@ -73,7 +74,7 @@ TEST(an_old_output_stays_meanwhile)
     CHECK_EQ(entries_of("out"), 1);
 }
 
-/* The size depends on the duration of the file. Unused room is given back. */
+/* The reserved size depends on the duration of the file. Unused space is released. */
 TEST(room_is_set_aside)
 {
     struct stat st;
@@ -110,7 +111,7 @@ TEST(a_full_disk_is_known_before_the_text)
     CHECK_EQ(unlink("out/large"), 0);
     CHECK_EQ(tr_outputs_check(&places), 0);
     struct tr_outputs *o = begun("in/x/a.wav", 10);
-    small_disk_fill("out/large"); /* meanwhile: what was set aside is enough */
+    small_disk_fill("out/large"); /* the reserved space is still enough */
     must_finish(o, "text");
     tr_outputs_drop(&o);
     CHECK_STR(contents("out/x/a.txt"), "text\n");

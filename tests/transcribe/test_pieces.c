@@ -1,5 +1,5 @@
-/* Files in pieces: which segments of a piece are kept. With a made-up engine that hears numbers: each word of a long
- * file comes once, at its time. */
+/* Files that are transcribed in pieces: which segments of a piece are kept. A made-up engine returns numbers as words.
+ * Each word of a long file must come once, at its time. */
 #include "apps/transcribe/engine/pieces.h"
 
 #include "base/failure.h"
@@ -46,13 +46,13 @@ TEST(a_segment_that_leaves_no_room_to_go_on_is_kept)
     check_cut(CUT(600, { 0, 3 }, { 3, 590 }, { 590, 600 }), 3, 600);
 }
 
-/* --- an engine that hears numbers ----------------------------------------------- */
+/* --- an engine that returns numbers as words --------------------------------------- */
 
-/* A sample of the made-up file is the number of its second. A word is spoken at every full second: the number of that
- * second. The last seconds of a piece are heard wrong, as with the real engine. */
+/* Each sample of the made-up file is the number of its second. There is a word at every full second: the number of that
+ * second. The last seconds of a piece give wrong words, as with the real engine. */
 struct tr_audio {
     size_t total, given, bad_at;
-    int code; /* of what is bad; 0: TR_UNFIT */
+    int code; /* the error of a bad file; 0: TR_UNFIT */
     size_t most_asked;
 };
 
@@ -63,7 +63,7 @@ struct tr_engine {
     double longest;
     unsigned pieces;
     enum tr_outcome outcome;
-    size_t file; /* its seconds */
+    size_t file; /* the seconds of the file */
 };
 
 long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[TR_MESSAGE_MAX])
@@ -74,7 +74,7 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[
         return a->code ? a->code : TR_UNFIT;
     }
     if (a->bad_at && a->given + n > a->bad_at)
-        n = a->bad_at - a->given; /* what comes before is good */
+        n = a->bad_at - a->given; /* the samples before are good */
     for (size_t i = 0; i < n; i++) {
         const size_t second = (a->given + i) / TR_RATE;
         samples[i] = (float)second;
@@ -90,7 +90,7 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
     e->pieces++;
     e->longest = length > e->longest ? length : e->longest;
     e->n = 0;
-    /* A word where a second begins. */
+    /* Adds a word where a second begins. */
     for (size_t i = 1; i < n && e->n < 1000; i++) {
         if (samples[i] > samples[i - 1]) {
             const double at = (double)i / TR_RATE, end = at + 0.5 < length ? at + 0.5 : length;
@@ -197,7 +197,7 @@ TEST(a_file_that_is_bad_further_on)
     tr_transcript_free(&t);
 }
 
-TEST(a_file_that_is_away_further_on)
+TEST(a_file_that_cannot_be_read_further_on)
 {
     struct tr_engine e = { .n = 0 };
     struct tr_audio a = { .total = (size_t)300 * TR_RATE, .bad_at = (size_t)200 * TR_RATE, .code = TR_UNREAD };

@@ -127,7 +127,7 @@ TEST(any_set_of_formats_goes_there_and_back)
     done();
 }
 
-/* Strings of bytes with a special meaning, and of some without. */
+/* Makes a random string. Many of its bytes have a special meaning in settings. */
 static void make_up(char *text, size_t most, unsigned *seed)
 {
     static const char letters[] = "\\\\\n\r=nr ab,\t\"'\x80\xff\x01";
@@ -267,7 +267,7 @@ TEST(nothing_is_read_past_the_size)
     done();
 }
 
-/* As journals have them. */
+/* The form of settings in journals. */
 TEST(settings_on_one_line)
 {
     struct tr_settings s;

@@ -46,12 +46,12 @@ TEST(sums_of_pieces)
     }
 }
 
-/* Compared with the system's program, for every length of the last block. */
-TEST(sums_as_sha1sum_has_them)
+/* Compares with the program sha1sum, for every length of the last block. */
+TEST(sums_are_the_same_as_those_of_sha1sum)
 {
     char text[200], line[100];
     if (system("sha1sum --version > /dev/null 2>&1") != 0) // NOLINT: a fixed command
-        SKIP("no sha1sum here");
+        SKIP("sha1sum is not installed");
     directory_enter();
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)(i * 31 + 5);

@@ -80,7 +80,7 @@ TEST(utf8_stays)
             "\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf\xe0\xa0\x80\xf0\x90\x80\x80");
 }
 
-/* As Python's "replace" and the Unicode standard advise: one for each character that was cut off. */
+/* Each incomplete character becomes one replacement character, as the Unicode standard recommends and Python does. */
 TEST(invalid_utf8_is_replaced)
 {
     BECOMES("a\xe4\xbd", "a" BAD);
@@ -156,7 +156,7 @@ TEST(times_do_not_go_back)
     CHECK_STR(times(), "2-5 5-6 6-6");
 }
 
-TEST(a_start_that_is_nonsense)
+TEST(an_impossible_start)
 {
     t.duration = 10;
     add(0, 2, "a");
@@ -454,15 +454,15 @@ TEST(json_is_valid_whatever_was_heard)
     }
 }
 
-TEST(no_locale_changes_a_number)
+TEST(numbers_do_not_depend_on_the_locale)
 {
-    /* Any locale that writes 1,5. */
+    /* Locales with a decimal comma. */
     static const char *const locales[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "ru_RU.UTF-8", "de_DE" };
     bool found = false;
     for (size_t i = 0; i < sizeof locales / sizeof *locales && !found; i++)
         found = setlocale(LC_ALL, locales[i]) != NULL;
     if (!found)
-        SKIP("no locale with a comma here");
+        SKIP("no locale with a decimal comma is installed");
     add(0, 1.5, "a");
     CHECK_CONTAINS(as(TR_JSON), "\"end\": 1.500,");
 }

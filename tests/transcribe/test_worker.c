@@ -48,7 +48,8 @@ TEST_WITHIN(300, text_does_not_depend_on_workers_or_order)
     }
 }
 
-/* This model is never sure, so each file is tried at every temperature, with random numbers. */
+/* All words of this model have the same low probability, so each file is tried at every temperature, with random
+ * numbers. */
 TEST_WITHIN(300, random_numbers_begin_anew_with_each_file)
 {
     struct job *j = new_job();
@@ -68,8 +69,8 @@ TEST_WITHIN(300, random_numbers_begin_anew_with_each_file)
     CHECK_CONTAINS(contents("out/a.json"), "\"temperature\": 1.0");
 }
 
-/* With beam search random numbers are drawn although the model is sure. */
-TEST_WITHIN(300, random_numbers_of_beams_do_too)
+/* Beam search uses random numbers even if the probabilities of the model are high. */
+TEST_WITHIN(300, random_numbers_of_beam_search_begin_anew_with_each_file)
 {
     struct job *j = new_job();
     directory_enter();
@@ -180,8 +181,8 @@ TEST_WITHIN(300, a_name_for_the_model)
     CHECK_CONTAINS(json_with("model_name=tiny one", NULL, NULL), "\"model\": \"tiny one\"");
 }
 
-/* Words that the model knows, before a clip: they change how sure it is. */
-TEST_WITHIN(300, a_prompt_is_heard)
+/* A prompt of words that the model has changes the probabilities of the words in a clip. */
+TEST_WITHIN(300, a_prompt_has_an_effect)
 {
     char plain[20000];
     directory_enter();
@@ -218,12 +219,12 @@ TEST_WITHIN(300, a_language_is_given)
     CHECK_CONTAINS(json_with("language=French", "flat.bin", "a.wav"), "\"language\": \"fr\"");
 }
 
-TEST_WITHIN(300, speech_alone_is_heard)
+TEST_WITHIN(300, only_speech_is_transcribed)
 {
     char settings[PATH_MAX + 40], text[2000];
     const char *vad = getenv("GD_TEST_VAD_MODEL");
     if (!vad || access(vad, R_OK) < 0)
-        SKIP("there is no VAD model beside whisper.cpp");
+        SKIP("whisper.cpp is installed without a VAD model");
     directory_enter();
     FILE *f = begin_wav("a.wav");
     put_silence(f, 20);
@@ -241,17 +242,17 @@ TEST_WITHIN(300, speech_alone_is_heard)
     CHECK_CONTAINS(json_with(settings, NULL, "b.wav"), "\"text\": \"\"");
 }
 
-/* Into the workers, this case's alone. */
+/* Preloads a library into the workers of this test case only. */
 static void preload(const char *name)
 {
     char path[PATH_MAX];
     if (TEST_SLOWDOWN > 1)
-        SKIP("a sanitizer must be loaded first, and so must what this test loads");
+        SKIP("a sanitizer must be the first library, and so must the library of this test");
     snprintf(path, sizeof path, "%s/%s", getenv("GD_TEST_PLUGINS"), name);
     setenv("LD_PRELOAD", path, 1);
 }
 
-/* --- what is refused at setup ------------------------------------------------------- */
+/* --- setups that are refused ---------------------------------------------------------- */
 
 static void check_refused(const char *settings, const char *model, const char *words)
 {
@@ -301,7 +302,7 @@ TEST_WITHIN(300, vad_models_that_are_refused)
     check_refused(settings, NULL, "is not a VAD model");
 }
 
-/* Unless whisper.cpp was built for GPUs, and there is one. */
+/* Skipped if whisper.cpp was built for GPUs and there is a GPU. */
 TEST_WITHIN(300, a_gpu_that_does_not_exist)
 {
     struct job *j = new_job();
@@ -332,7 +333,7 @@ TEST_WITHIN(300, no_memory_for_the_model)
     check_refused("", NULL, "its last output:\nwhisper.cpp gave up: ggml_aligned_malloc: insufficient memory");
 }
 
-/* --- files that go wrong ------------------------------------------------------------ */
+/* --- files that fail ------------------------------------------------------------------ */
 
 TEST_WITHIN(300, bad_files_harm_no_other)
 {
@@ -347,7 +348,7 @@ TEST_WITHIN(300, bad_files_harm_no_other)
     memset(longest, 'n', 255);
     snprintf(longest + 251, 5, ".wav");
     make_silence(longest, 1);
-    j->settings = "output_dir=o\nformats=json\n"; /* whose name would be longer by one */
+    j->settings = "output_dir=o\nformats=json\n"; /* the name with .json is longer by one byte */
     j->retries = 2;
     add_clip(j, 20);
     add_file(j, "missing.wav");
@@ -384,7 +385,7 @@ static void away(int error, const char *times)
     setenv("GD_UNREAD_COUNTS", directory_path, 1);
 }
 
-TEST_WITHIN(300, a_file_that_is_away_for_a_while_is_tried_again)
+TEST_WITHIN(300, a_file_that_is_unreadable_for_a_while_is_tried_again)
 {
     struct job *j = new_job();
     away(EIO, "2");
@@ -398,7 +399,7 @@ TEST_WITHIN(300, a_file_that_is_away_for_a_while_is_tried_again)
     CHECK_EQ(j->attempts[1], 3);
 }
 
-TEST_WITHIN(300, a_file_that_stays_away_fails)
+TEST_WITHIN(300, a_file_that_stays_unreadable_fails)
 {
     struct job *j = new_job();
     away(ESTALE, "1000");
@@ -439,7 +440,7 @@ TEST_WITHIN(300, an_output_that_can_t_be_written_is_tried_again)
     CHECK_CONTAINS(j->errors[0], "out");
 }
 
-/* It would take minutes, and fails at once. */
+/* Transcribing the file would take minutes. It fails at once. */
 TEST_WITHIN(300, files_whose_output_cannot_be_written_are_not_transcribed)
 {
     struct job *j = new_job();
@@ -470,7 +471,7 @@ static size_t count_words(const char *text)
     return n;
 }
 
-/* In two pieces: no word is lost or doubled where they meet. */
+/* The file has two pieces. No word is lost or repeated where they meet. */
 TEST_WITHIN(600, a_long_file_in_pieces)
 {
     struct job *j = new_job();
@@ -486,7 +487,7 @@ TEST_WITHIN(600, a_long_file_in_pieces)
     CHECK_STR(member(j, 0, "segments"), "22");
 }
 
-/* It stops by itself or is killed: either way the next file is fine. */
+/* The worker stops by itself or is killed. In both cases the next file succeeds. */
 TEST_WITHIN(600, a_file_that_takes_too_long)
 {
     struct job *j = new_job();
