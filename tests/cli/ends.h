@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ends of tasks, made up or from commands that were really run, for tests of the output about them.
+ * Ends of tasks, made up or from real commands, for tests of the output about them.
  */
 #ifndef GD_TESTS_CLI_ENDS_H
 #define GD_TESTS_CLI_ENDS_H

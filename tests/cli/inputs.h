@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Inputs for tests: short ways to write sources, and to read what they give.
+ * Inputs for tests: short ways to write sources, and to read their tasks.
  */
 #ifndef GD_TESTS_CLI_INPUTS_H
 #define GD_TESTS_CLI_INPUTS_H
@@ -10,7 +10,7 @@
 #include "cli/input/input.h"
 #include "common.h"
 
-/* What the input gives, in lines: each argument in brackets. */
+/* The tasks of the input, one per line, with each argument in brackets. */
 TEST_UNUSED static struct gd__buffer drain(struct cli_input *in)
 {
     struct gd__buffer b = { 0 };
@@ -62,7 +62,7 @@ TEST_UNUSED static void check_refused(const struct cli_input_options *o, const c
 {
     struct cli_input *in = NULL;
     if (cli_input_open(&in, o) == 0)
-        FAIL("it was opened");
+        FAIL("the input was opened, but it must be refused");
     CHECK_CONTAINS(gd__fail_text(), words);
 }
 

@@ -18,14 +18,14 @@ enum { MOST_MADE = 256 };
 
 struct made_up {
     struct gd_snapshot s;
-    struct gd_stats stats; /* of s */
+    struct gd_stats stats; /* the statistics of s */
     struct gd_worker_view workers[MOST_MADE];
     struct gd_device_view devices[MOST_MADE];
     struct gd_failure_view failures[1];
     struct view_history h;
 };
 
-/* A run that began 125 seconds ago: 450 of 1,000 tasks have ended, 4 of them badly. */
+/* A run that began 125 seconds ago: 450 of 1,000 tasks have ended, and 4 of them failed. */
 TEST_UNUSED static struct made_up *made_run(const char *job)
 {
     static struct made_up m;
@@ -48,7 +48,7 @@ TEST_UNUSED static struct made_up *made_run(const char *job)
                                  .start_ns = 1000 * SECOND,
                                  .now_ns = 1125 * SECOND };
     snprintf(m.s.job, sizeof m.s.job, "%s", job);
-    /* It set up for five seconds and then did 3.75 tasks a second; most recently 4. */
+    /* The setup took five seconds. Since then 3.75 tasks ended per second, and most recently 4. */
     m.h.first = (struct view_sample){ .ns = 1005 * SECOND, .ended = 1 };
     m.h.samples[m.h.n++] = (struct view_sample){ .ns = 1116 * SECOND, .ended = 414 };
     m.h.samples[m.h.n++] = (struct view_sample){ .ns = 1120 * SECOND, .ended = 430 };
@@ -93,7 +93,7 @@ TEST_UNUSED static void made_device(struct made_up *m, int gpu_id)
     snprintf(d->name, sizeof d->name, "NVIDIA H200");
 }
 
-/* All of its tasks. */
+/* Ends the run with all of its tasks done. */
 TEST_UNUSED static void made_ended(struct made_up *m)
 {
     m->s.ended = true;
@@ -116,7 +116,7 @@ TEST_UNUSED static char *laid_out(const struct made_up *m, const struct tui_view
 /* --- expected screens ------------------------------------------------------------------ */
 
 struct made_screen {
-    const char *name; /* of its file */
+    const char *name; /* the name of its file */
     struct made_up *(*make)(void);
     struct tui_view v;
 };

@@ -77,7 +77,7 @@ TEST(files_as_they_are_found)
     cli_input_close(&in);
 }
 
-TEST(a_search_can_be_left_at_any_point)
+TEST(a_search_can_be_ended_at_any_point)
 {
     enter_directory();
     CHECK_EQ(mkdir("d", 0777), 0);

@@ -18,7 +18,7 @@ static void check_member(const char *text, const char *name, const char *expecte
     struct gd__json value;
     const bool there = gd__json_member(text, strlen(text), name, &value);
     if (there != (expected != NULL))
-        FAIL("%s of %s: %s", name, text, there ? "is there" : "is not there");
+        FAIL("member %s of %s: %s", name, text, there ? "was found" : "was not found");
     if (there && (value.size != strlen(expected) || memcmp(value.at, expected, value.size) != 0))
         FAIL("%s of %s is %.*s, not %s", name, text, (int)value.size, value.at, expected);
 }
@@ -71,7 +71,7 @@ TEST(lists_of_strings)
     check_list("", NULL, 0);
 }
 
-/* --- there and back ------------------------------------------------------------------ */
+/* --- inputs from records --------------------------------------------------------------- */
 
 static struct gd__buffer line_of(const char *payload, size_t size, bool json)
 {
@@ -131,7 +131,7 @@ TEST(lines_of_json_come_back)
 
 TEST(a_stream_program_gets_the_same_again)
 {
-    /* Without --jsonl it got strings. */
+    /* Without --jsonl the program got strings. */
     BACK("a.wav", false, true, "\"a.wav\"");
     BACK("17", false, true, "\"17\"");
     BACK("{\"a\":1}", false, true, "\"{\\\"a\\\":1}\"");
@@ -186,7 +186,7 @@ TEST(other_json_is_left_alone)
     struct gd__buffer b = { 0 };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (cli_failure_record_take(&b, lines[i], strlen(lines[i]), false))
-            FAIL("%s was taken for a record", lines[i]);
+            FAIL("%s was read as a record", lines[i]);
     }
     CHECK_EQ(b.size, 0);
 }
@@ -271,7 +271,7 @@ TEST(last_lines)
     check_last(lines, 20, 0);
     check_last(lines, 21, 1);
     check_last(lines, 64, 44);
-    lines[63] = 'x'; /* the last line is not ended */
+    lines[63] = 'x'; /* the last line has no newline */
     check_last(lines, 64, 44);
 }
 
@@ -282,7 +282,7 @@ TEST(last_lines_of_long_ones)
     check_last(text, 4096, 0);
     check_last(text, 10000, 10000 - 4096);
     text[7000] = '\n';
-    check_last(text, 10000, 7001); /* not from the middle of a line, but from the next one */
+    check_last(text, 10000, 7001); /* not from the middle of a line, but from the next line */
     text[7000] = 'x';
     text[9999] = '\n';
     check_last(text, 10000, 10000 - 4096);

@@ -195,7 +195,7 @@ TEST(status_by_number)
     CHECK_EQ(cli_exit_status(&h, GD_E_SHUTDOWN, false), 101);
 }
 
-/* The exit status must show that the log is incomplete. */
+/* The exit status must show that the log is incomplete, although the run was halted. */
 TEST(status_of_a_halt_that_lost_a_log)
 {
     struct cli_halt h = { .when = CLI_HALT_NOW, .limit = 1, .failed = 1, .halted = true, .status = 3 };
@@ -230,8 +230,8 @@ TEST_WITHIN(300, as_gnu_parallel)
             int mine = run(halts[i], lists[j].codes, lists[j].n, &ran);
             snprintf(ours, sizeof ours, "%zu\n", ran);
             if (strcmp(ours, theirs.data) != 0 || mine != status)
-                FAIL("%s on %s: %d after %s, not %d after %s", halts[i], lists[j].text, mine, ours, status,
-                     theirs.data);
+                FAIL("%s on %s: status %d after %s tasks, but parallel has %d after %s", halts[i], lists[j].text, mine,
+                     ours, status, theirs.data);
             gd__buffer_free(&theirs);
         }
     }

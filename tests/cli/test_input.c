@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where tasks come from: lines, arguments, combinations, cancelling. Compared with GNU parallel if that is installed.
+ * Sources of tasks: lines, arguments, combinations, cancelling. Compared with GNU parallel if it is installed.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -102,7 +102,7 @@ TEST(lines_of_any_length)
 
 /* --- standard input -------------------------------------------------------------------- */
 
-/* Standard input becomes a pipe; returns the end to write to. */
+/* Replaces standard input by a pipe. Returns the writing end. */
 static int pipe_to_stdin(void)
 {
     int fds[2];
@@ -120,7 +120,7 @@ TEST(standard_input_is_the_default)
     check_input(&(struct cli_input_options){ 0 }, "[a]\n[b]\n");
 }
 
-TEST(a_record_comes_as_soon_as_it_is_there)
+TEST(a_record_is_available_as_soon_as_it_is_complete)
 {
     int fd = pipe_to_stdin();
     struct cli_input *in = open_input(&(struct cli_input_options){ 0 });
@@ -178,7 +178,7 @@ TEST(a_non_blocking_standard_input_is_waited_for)
     cli_input_close(&in);
 }
 
-/* Reading much of an endless input takes no more memory than reading little of it. */
+/* Reading a large part of an endless input takes no more memory than reading a small part. */
 TEST(endless_input_takes_no_memory)
 {
     struct rusage before, after;
@@ -383,7 +383,7 @@ TEST(shuffled_input_is_all_there_in_another_order)
 
 /* The six orders of three are equally likely: about 600 of 3,600 each. The range 500 to 700 is more than four standard
  * deviations wide on each side. */
-TEST(every_order_is_as_likely)
+TEST(every_order_is_equally_likely)
 {
     const struct cli_source s[] = { WORDS("1", "2", "3") };
     int seen[1000] = { 0 };
@@ -417,7 +417,7 @@ TEST(combinations_are_shuffled_as_wholes)
     cli_input_close(&in);
 }
 
-TEST(the_total_can_be_asked_for)
+TEST(the_total_is_available)
 {
     enter_directory();
     make_text("f", "1\n2\n3");

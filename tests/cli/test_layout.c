@@ -9,7 +9,7 @@
 #include "view/json.h"
 #include "view/rows.h"
 
-/* --- runs that are shown -------------------------------------------------------------- */
+/* --- made-up runs --------------------------------------------------------------------- */
 
 static struct made_up *one_gpu(void)
 {
@@ -259,7 +259,7 @@ static size_t check_line(const char *line, size_t size, const struct tui_view *v
         CHECK((unsigned char)line[at] >= 0x20 && line[at] != 0x7f);
         CHECK(v->utf8 || (unsigned char)line[at] < 0x80);
         const size_t used = tui_glyph(&g, line + at, size - at, true);
-        /* The text on screen is safe already: making it safe again changes nothing. */
+        /* The text on the screen is safe. Making it safe again must change nothing. */
         CHECK(g.size == used && memcmp(g.bytes, line + at, used) == 0);
         columns += g.width;
         at += used;
@@ -402,7 +402,7 @@ TEST(a_bar_is_full_at_the_end_only)
     free(text);
 }
 
-/* The same run with one more task done differs in figures only: columns stay where they are. */
+/* If one more task is done, only figures change. The columns keep their positions. */
 TEST(columns_stay)
 {
     const struct tui_view v = { .width = 100, .height = 24, .utf8 = true };
@@ -468,7 +468,7 @@ TEST(rates_and_times)
     CHECK(f.eta > 13.8 && f.eta < 14); /* 50 at 450 in 125 s */
 }
 
-/* After a Ctrl-C: tasks that never began have not failed, are not done, and will not be run. */
+/* After Ctrl-C, tasks that never began have not failed, are not done, and will not be run. */
 TEST(cancelled_tasks)
 {
     const struct tui_view v = { .width = 80, .height = 24 };
@@ -488,7 +488,7 @@ TEST(cancelled_tasks)
     char *text = laid_out(m, &v);
     CHECK_CONTAINS(text, "100 cancelled");
     free(text);
-    *a = (struct gd_stats){ .failed = 1, .cancelled = 2 }; /* from figures that do not agree */
+    *a = (struct gd_stats){ .failed = 1, .cancelled = 2 }; /* figures that contradict each other */
     view_part_cancelled(a);
     CHECK_EQ(a->failed, 0);
 }
@@ -507,7 +507,7 @@ TEST(history)
     struct view_figures f;
     struct made_up *m = one_gpu();
     m->stats.failed = m->stats.timeouts = 0;
-    /* Thirty seconds, ten a second; then twenty, five a second. */
+    /* Ten tasks per second for thirty seconds, then five per second for twenty seconds. */
     for (unsigned i = 0; i <= 500; i++) {
         m->s.read_ns = m->stats.now_ns = (1000 + (uint64_t)i / 10) * SECOND + i % 10 * SECOND / 10;
         m->stats.completed = i <= 300 ? i : 300 + (i - 300) / 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files about tasks: --output, --joblog, --results. The latter two are compared with GNU parallel if that is installed.
+ * Files about tasks: --output, --joblog, --results. The last two are compared with GNU parallel if it is installed.
  */
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -188,7 +188,7 @@ TEST(joblog)
     gd__buffer_free(&b);
 }
 
-/* The same commands in both programs: all columns but the times must be equal. */
+/* Both programs run the same commands. All columns except the times must be equal. */
 TEST(joblog_as_gnu_parallel)
 {
     static const char *const inputs[] = { "0", "3", "a b", "'", "" };
@@ -266,8 +266,7 @@ TEST(results)
     drop(m);
 }
 
-/* Odd names, and the files of a later task that has the same directory. */
-/* Files left by a killed run do no harm, and do not stay. */
+/* Files left by a killed run do no harm, and are removed. */
 TEST(results_replace_incomplete_ones)
 {
     struct cli_results *r = NULL;
@@ -348,7 +347,7 @@ TEST(results_of_long_inputs_in_other_languages)
 }
 
 /* If there is no room for a line, no part of it stays. */
-TEST(a_line_is_whole_or_not_there)
+TEST(a_line_is_written_completely_or_not_at_all)
 {
     struct cli_records *r = NULL;
     struct made *m = result("1");
@@ -373,7 +372,7 @@ TEST(a_line_is_whole_or_not_there)
     drop(m);
 }
 
-TEST(records_know_their_run)
+TEST(records_have_the_number_of_their_run)
 {
     struct cli_records *r = NULL;
     struct made *m = result("1");

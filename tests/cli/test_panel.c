@@ -99,14 +99,14 @@ TEST(only_what_has_changed_is_written)
     CHECK_CONTAINS(await_text(master, "end"), "\r\033[7A\033[Jend");
 }
 
-TEST(nothing_new_nothing_written)
+TEST(nothing_is_written_if_nothing_has_changed)
 {
     int slave, master = open_terminal(&slave);
     struct tui_panel *p = NULL;
     CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     await_text(master, FRAME_END);
     const unsigned before = reads;
-    while (reads < before + 2) /* it reads the same snapshot again and writes nothing */
+    while (reads < before + 2) /* the panel reads the same snapshot again and writes nothing */
         sched_yield();
     tui_panel_close(&p);
     CHECK_EQ(write(slave, "end", 3), 3);
@@ -162,7 +162,7 @@ TEST(nothing_is_drawn_before_there_are_figures)
     CHECK_STR(await_text(master, "end"), "one|end");
 }
 
-TEST(signals_are_given_back)
+TEST(signal_actions_are_restored)
 {
     int slave, master = open_terminal(&slave);
     struct tui_panel *p = NULL;

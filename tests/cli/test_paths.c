@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths that are longer than the room for them. Files of one directory differ in their ends.
+ * Paths that are longer than the space for them. Files of one directory differ only at the ends of their paths.
  */
 #include "snapshots.h"
 
@@ -57,7 +57,7 @@ TEST(a_path_in_a_row_of_several_workers_shows_its_end)
 }
 
 /* The row shows the worker that has been busy longest, with the text before its task. */
-TEST(a_worker_that_was_asked_to_stop_is_the_one_shown)
+TEST(the_worker_that_is_being_cancelled_is_shown)
 {
     const struct tui_view v = { .width = 90, .height = 8, .utf8 = true };
     struct made_up *m = made_run("transcribe");
@@ -65,7 +65,7 @@ TEST(a_worker_that_was_asked_to_stop_is_the_one_shown)
         made_worker(m, i, GD_WORKER_BUSY, GD_IDLE_NOT, "one/of/the/others/is/at/this.wav", 1);
         made_worker(m, i, GD_WORKER_CANCELLING, GD_IDLE_NOT, "a/folder/that/is/deeper/than/most/are.wav", 2 + i);
     }
-    m->s.n_workers = 4; /* of two GPUs */
+    m->s.n_workers = 4; /* on two GPUs */
     char *text = laid_out(m, &v);
     CHECK_CONTAINS(text, " 2 of 2: asked to stop: …most/are.wav ");
     free(text);
@@ -93,7 +93,7 @@ TEST(no_room_for_a_path)
     free(text);
 }
 
-/* A worker that was asked to stop and whose task is unknown. */
+/* The task of a worker that is being cancelled is unknown. */
 TEST(no_path_at_all)
 {
     const struct tui_view v = { .width = 80, .height = 24 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Progress: the figures, the layout, and what a terminal (a pseudo-terminal here) gets to see.
+ * Progress: the figures, the layout, and the output to a terminal (here a pseudo-terminal).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ TEST(figures)
     s.total = 0;
     figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 0);
-    s.source_done = 1; /* at the end of the input the total is what was taken */
+    s.source_done = 1; /* at the end of the input, the total is the number of tasks taken */
     figures_of(&f, &s, &h);
     CHECK_EQ(f.total, 60);
     s.start_ns = 0;
@@ -246,7 +246,7 @@ TEST(a_terminal_sees_the_bar_move)
     gd__buffer_free(&seen);
 }
 
-TEST(an_eta_is_taken_off_at_the_end)
+TEST(an_eta_is_erased_at_the_end)
 {
     int slave, master = open_terminal(&slave);
     struct cli_progress *p = NULL;
@@ -292,7 +292,7 @@ TEST(an_open_line_is_ended)
     await_text(master, &seen, "1/10, 0.0s\033[K");
     CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = slave, .err = slave, .progress = p }), 0);
     struct made *m = command("part", 4, "", 0, 0);
-    completed = 2; /* checked before: the line may be drawn again at any time afterwards */
+    completed = 2; /* after the check, because the line may be drawn again at any time from here on */
     CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
     drop(m);
     await_text(master, &seen, "part\n\r 20% [");
@@ -307,7 +307,7 @@ TEST(an_open_line_is_ended_before_our_messages)
     struct cli_streams *o = NULL;
     struct gd__buffer seen = { 0 };
     CHECK_EQ(cli_streams_open(&o, &(struct cli_streams_options){ .out = slave, .err = slave }), 0);
-    cli_streams_end_line(o); /* there is none */
+    cli_streams_end_line(o); /* no line is open */
     struct made *m = command("one", 3, "", 0, 0);
     for (int i = 0; i < 2; i++)
         CHECK_EQ(cli_streams_add(o, end_of(m, CLI_RESULT_COMMAND)), 0);
@@ -321,7 +321,7 @@ TEST(an_open_line_is_ended_before_our_messages)
     gd__buffer_free(&seen);
 }
 
-/* Two columns for the terminal's own "^C", and the last column. */
+/* Two columns are left free for the "^C" that the terminal shows, and also the last column. */
 TEST(a_bar_leaves_room_for_the_echo_of_ctrl_c)
 {
     int slave, master = open_terminal(&slave);

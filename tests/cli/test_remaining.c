@@ -33,23 +33,23 @@ TEST(a_total_that_is_not_known)
     CHECK_EQ(out.all, 4);
 }
 
-TEST(a_run_that_goes_on)
+TEST(a_resumed_run)
 {
-    /* 100 of 200 before, 20 since */
+    /* 100 of 200 tasks were done before this run, and 20 in this run */
     STANDS(80, 200, 0, .total = 200, .done = 120, .skipped = 100, .run_done = 20);
     STANDS(80, 200, 0, .total = 200, .done = 120, .skipped = 100, .run_done = 20, .end = "interrupted");
 }
 
 TEST(a_list_that_grew_and_lost_lines)
 {
-    /* 100 of another list were done before; none of them is among these 50 */
+    /* 100 tasks of another list were done before; none of them is among these 50 */
     STANDS(40, 150, 0, .total = 50, .done = 110, .run_done = 10);
     STANDS(0, 150, 100, .total = 50, .done = 150, .run_done = 50, .end = "finished");
-    /* 3 failed before and are not among the 2 */
+    /* 3 tasks failed before and are not among these 2 */
     STANDS(0, 5, 3, .total = 2, .done = 2, .failed = 3, .skipped = 2, .end = "finished");
 }
 
-TEST(failed_ones_that_are_run_again_are_not_counted_twice)
+TEST(failed_tasks_that_are_run_again_are_not_counted_twice)
 {
     STANDS(15, 100, 0, .total = 100, .done = 85, .failed = 15, .skipped = 80, .run_done = 5);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where results go: standard output, --tag. Compared with GNU parallel if that is installed.
+ * The output of results: standard output, --tag. Compared with GNU parallel if it is installed.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -94,8 +94,8 @@ static double seconds_of(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* The start is given as time of day. It lies between the moments before and after. It may be off by the distance of
- * these two, since clocks are compared in between. */
+/* The start is reported as Unix time. It must be between the times measured before and after. It may be wrong by the
+ * difference of these two, because two clocks are compared in between. */
 TEST(the_start_is_unix_time)
 {
     struct made *m = result("x");
@@ -272,7 +272,7 @@ TEST(silent_output_has_failures_only)
     drop(m);
 }
 
-TEST(a_reader_that_went_away_ends_it_quietly)
+TEST(output_ends_quietly_when_the_reader_is_gone)
 {
     int fds[2];
     struct cli_streams *o = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lines that are typed at a terminal and not read yet: how far their echo moves the cursor.
+ * Lines that were typed at a terminal and not read yet. Their echo moves the cursor by a number of rows.
  */
 #include "tui/typed_lines.h"
 
@@ -33,7 +33,7 @@ static void close_pair(struct pair *p)
     close(p->master);
 }
 
-/* Types a text and a tilde. Once the tilde is echoed, the terminal has handled everything. */
+/* Types a text and a tilde. When the tilde is echoed, the terminal has handled everything. */
 static void type(struct pair *p, const char *text)
 {
     char c = 0;
@@ -58,7 +58,7 @@ TEST(each_line_is_a_row)
     close_pair(&p);
 }
 
-/* Counting begins with what is there now, whatever a shell has read before. */
+/* Counting begins with the lines that are unread now. Lines that a shell has read before are not counted. */
 TEST(earlier_lines_are_not_counted)
 {
     struct pair p;
@@ -120,7 +120,7 @@ TEST(a_program_that_reads_keys_by_itself)
     close_pair(&p);
 }
 
-/* As if the terminal could not be opened again: count too few rather than too many. */
+/* The terminal cannot be opened again, so lines cannot be counted. Too few rows are better than too many. */
 TEST(lines_that_are_not_counted_are_one)
 {
     struct pair p;

@@ -22,11 +22,11 @@ static struct made_up *of_audio(void)
     made_device(m, 1);
     m->s.work_total = 40 * 3600 + 600;
     m->s.work_done = 3 * 3600 + 12 * 60 + 5;
-    m->h.first.work = 3600; /* of the first file */
+    m->h.first.work = 3600; /* seconds of audio in the first file */
     return m;
 }
 
-/* The shortest first: nine tenths of the files, and hardly any of the work. */
+/* The shortest files came first: nine tenths of the files are done, but only a small part of the work. */
 static struct made_up *long_ones_left(void)
 {
     struct made_up *m = of_audio();
@@ -84,7 +84,7 @@ TEST(the_time_left_is_that_of_the_work)
 {
     const struct made_up *m = of_audio();
     const struct view_figures f = figures_of(m);
-    /* 7,925 seconds of audio in the 120 since the first file ended; 133,075 are left. */
+    /* 7,925 seconds of audio were done in the 120 seconds since the first file ended. 133,075 are left. */
     CHECK(fabs(f.work_rate - 7925.0 / 120) < 1e-6);
     CHECK(fabs(f.eta - 133075.0 * 120 / 7925) < 1e-6);
     CHECK(fabs(f.part - 11525.0 / 144600) < 1e-9);
@@ -153,7 +153,7 @@ TEST(a_file_of_size_0_is_still_to_be_done)
     free(text);
 }
 
-/* A page claims that more is done than there was. */
+/* The page reports more work done than the total. */
 TEST(more_than_all)
 {
     struct made_up *m = of_audio();
@@ -162,7 +162,7 @@ TEST(more_than_all)
     CHECK(f.part < 1 && f.eta == 0 && f.work_done == f.work_total);
 }
 
-TEST(a_late_observer_knows_the_mean)
+TEST(a_late_observer_uses_the_mean)
 {
     struct made_up *m = of_audio();
     memset(&m->h, 0, sizeof m->h);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Output that workers write directly. To a terminal it is passed on in whole lines, to anything else at once.
+ * Output that workers write directly. A terminal gets it in whole lines. Anything else gets it at once.
  */
 #include <fcntl.h>
 #include <termios.h>
@@ -23,7 +23,7 @@ static int open_terminal(int *slave)
     return master;
 }
 
-/* Everything written so far. It is in the terminal's buffer. */
+/* Everything that was written so far, from the terminal's buffer. */
 static const char *written(int master)
 {
     static char text[65536];
@@ -71,7 +71,7 @@ TEST(a_line_without_end)
     for (int i = 0; i < 64; i++)
         cli_worker_lines_add(p, 0, 1, part, sizeof part);
     CHECK_STR(written(master), "");
-    const pid_t reader = fork(); /* the terminal's buffer holds less than is written */
+    const pid_t reader = fork(); /* the terminal's buffer is smaller than the text, so it must be read meanwhile */
     if (reader == 0) {
         char c;
         size_t n = 0;
@@ -100,7 +100,7 @@ TEST(a_file_gets_bytes_as_they_come)
     cli_worker_lines_close(&p);
 }
 
-TEST(a_reader_that_went_away)
+TEST(a_reader_that_is_gone)
 {
     struct cli_worker_lines *p = NULL;
     int ends[2], slave, master = open_terminal(&slave);

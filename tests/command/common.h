@@ -11,7 +11,7 @@
 /* Two simulated devices, no summary. */
 #define RUN "gpu-dispatch run --gpus sim:2 --quiet "
 
-/* Output in the input's order too. */
+/* The same, with output in the order of the input. */
 #define RUNK RUN "-k "
 
 /* Checks that the command fails with 255 and prints one line of error message, and nothing else. */
@@ -50,10 +50,10 @@ TEST_UNUSED static size_t count_lines(const char *text)
 TEST_UNUSED static void need(const char *program)
 {
     if (sh("command -v %s", program).status != 0)
-        SKIP("a program it needs is not here");
+        SKIP("a program that this test needs is not installed");
 }
 
-/* Another program has the same name. We do not compare with that one. */
+/* Another program has the name `parallel` too. We do not compare with that one. */
 TEST_UNUSED static void need_parallel(void)
 {
     if (sh("parallel --version | grep -q '^GNU parallel'").status != 0)

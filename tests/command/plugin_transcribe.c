@@ -4,11 +4,11 @@
  * result is its settings. When it begins a file, it adds a line to ./ran. The beginning of the file's name decides what
  * it does:
  *
- *   bad    fails for good           once    fails unless ./mended is there
+ *   bad    fails without retries    once    fails unless ./mended exists
  *   crash  kills the worker         hang    never ends
  *   part   kills the worker, and leaves a file in ./o that looks like an unfinished output
- *   a-fill fills the disk that ./o is on, with ./o/large
- *   wait   a line in the pipe ./began, then waits for a byte from the pipe ./gate
+ *   a-fill fills the disk of ./o with the file ./o/large
+ *   wait   writes a line to the pipe ./began, then waits for a byte from the pipe ./gate
  *
  * audio_duration is taken from the header of the audio file, and left out if there is no header.
  */
@@ -89,7 +89,7 @@ static int behave(const char *name, struct gd_result *r)
         char byte;
         int fd = open("gate", O_RDONLY | O_CLOEXEC);
         if (fd < 0 || read(fd, &byte, 1) != 1)
-            return gd_result_error_final(r, "nobody let it pass");
+            return gd_result_error_final(r, "the gate was not opened");
         close(fd);
     }
     return 0;

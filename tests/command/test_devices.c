@@ -24,7 +24,7 @@ TEST(the_map_follows_cuda_visible_devices)
     CHECK_EQ(strncmp(first + 1, second, strlen(first + 1)), 0);
 }
 
-TEST(by_a_scheduler_s_list)
+TEST(devices_by_the_list_of_a_scheduler)
 {
     CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4 CUDA_VISIBLE_DEVICES=3,1 gpu-dispatch gpus --json | grep -o '\"index\":[0-9]'"),
                  "\"index\":3\n\"index\":1\n");
@@ -47,7 +47,7 @@ TEST(workers_may_run_anywhere)
 
 TEST(as_many_workers_as_have_room)
 {
-    /* A tenth of the free memory is left alone: 20 GiB have room for four of 4 GiB. */
+    /* A tenth of the free memory is not used. So 20 GiB have room for four workers of 4 GiB. */
     struct ran r = sh("GPU_DISPATCH_SIM=1,memory=24G,free=20G gpu-dispatch run --quiet -v -j auto:4G true ::: 1 2>&1 | "
                       "grep -c 'worker .: GPU 0'");
     CHECK_STR(r.out, "4\n");
@@ -63,7 +63,7 @@ TEST(not_even_one_has_room)
 
 TEST(a_device_whose_workers_fail_is_taken_out)
 {
-    /* On GPU 0 the program is never ready. GPU 1 does all of the work, once that worker is gone. */
+    /* On GPU 0 the program is never ready. After that worker is gone, GPU 1 does all of the work. */
     struct ran r = sh("cat > w.sh <<'end'\n"
                       "if [ $GPU_DISPATCH_GPU_ID = 0 ]; then\n"
                       "    echo $PPID > name; mv name gone\n"
@@ -84,7 +84,7 @@ TEST(a_device_whose_workers_fail_is_taken_out)
 
 TEST(a_device_that_its_driver_reports_as_lost)
 {
-    /* GPU 0 waits for the lock until GPU 1 has begun a task and failed in the middle of it. */
+    /* The tasks on GPU 0 wait for the lock until GPU 1 has begun a task and failed in the middle of it. */
     struct ran r = sh("mkfifo x f; exec 9> lock; flock 9\n"
                       "GPU_DISPATCH_SIM=2 GPU_DISPATCH_SIM_XID=x gpu-dispatch run --quiet "
                       "'if [ {gpu} = 1 ]; then echo > f; sleep 300; else flock lock true; fi; echo {} {gpu}' "

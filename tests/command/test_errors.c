@@ -34,12 +34,12 @@ TEST(unknown_option)
     CHECK_REFUSED(sh(RUN "--tiemout 3 true"), "gpu-dispatch: unknown option --tiemout: did you mean --timeout?");
 }
 
-TEST(an_option_cut_short)
+TEST(an_abbreviated_option)
 {
     CHECK_REFUSED(sh(RUN "--retr 3 true"), "gpu-dispatch: unknown option --retr: did you mean --retries?");
 }
 
-TEST(an_option_like_no_other)
+TEST(an_option_without_a_similar_one)
 {
     CHECK_REFUSED(sh(RUN "--zzzzzzzz true"), "gpu-dispatch: unknown option --zzzzzzzz: see gpu-dispatch run --help");
 }
@@ -301,7 +301,7 @@ TEST(standard_streams_that_are_closed)
 TEST(a_file_larger_than_the_limit)
 {
     struct ran r = sh("ulimit -f 32768; " RUN "head -c 40000000 /dev/zero ';: ' ::: 1 2 > out");
-    CHECK_EQ(r.status, 2); /* its output is in memory that counts as a file */
+    CHECK_EQ(r.status, 2); /* the output of a task is in memory that counts as a file */
     r = sh("ulimit -f 32768; " RUN "head -c 10000000 /dev/zero ';: ' ::: 1 2 3 4 > out");
     CHECK_STR(r.err, "gpu-dispatch: cannot write standard output: File too large\n");
     CHECK_EQ(r.status, 255);

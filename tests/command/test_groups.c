@@ -19,9 +19,9 @@ static int fifo(const char *name, int flags)
 }
 
 struct held {
-    struct sh_running running; /* its pid is the command's own */
+    struct sh_running running; /* its pid is that of the command itself */
     int begun, alive,
-        own; /* own: one more writing end, so that end of file can be seen even if no task has opened the FIFO */
+        own; /* own: a writing end of the test, so that a reader gets end of file even if no task opened the FIFO */
 };
 
 /* Starts two tasks. */
@@ -66,7 +66,7 @@ static void check_gone(const struct held *h)
 
 static const char *const commands[] = { GROUP, SESSION, ITSELF, JOB };
 
-/* Whether both tasks had begun when their time was up. */
+/* Whether both tasks had begun before their time limit was exceeded. */
 static bool timed_out_within(const char *command, double timeout_s)
 {
     char options[64];
@@ -81,34 +81,34 @@ static bool timed_out_within(const char *command, double timeout_s)
     return begun == 4;
 }
 
-/* On a machine that is too busy to begin both within the time, they are given more. */
+/* If the machine is too busy to begin both tasks in time, tries again with a longer time limit. */
 static void check_timeout(const char *command)
 {
     for (double timeout_s = 0.5; !timed_out_within(command, timeout_s); timeout_s *= 2)
         ;
 }
 
-TEST(a_group_of_its_own_ends_when_time_is_up)
+TEST(a_separate_group_ends_at_the_time_limit)
 {
     check_timeout(commands[0]);
 }
 
-TEST(a_session_of_its_own_ends_when_time_is_up)
+TEST(a_separate_session_ends_at_the_time_limit)
 {
     check_timeout(commands[1]);
 }
 
-TEST(a_command_that_is_the_session_ends_when_time_is_up)
+TEST(a_command_that_leads_a_session_ends_at_the_time_limit)
 {
     check_timeout(commands[2]);
 }
 
-TEST(a_job_ends_when_time_is_up)
+TEST(a_job_of_a_shell_ends_at_the_time_limit)
 {
     check_timeout(commands[3]);
 }
 
-TEST(a_process_that_ignores_the_request_is_killed_in_its_own_group)
+TEST(a_process_that_ignores_sigterm_is_killed_in_its_own_group)
 {
     check_timeout("timeout 4325 sh -c \"trap : TERM; echo 1 > begun; while :; do sleep 4325; done\"; :");
 }
@@ -121,17 +121,17 @@ static void check_dispatcher_killed(const char *command)
     check_gone(&h);
 }
 
-TEST(a_group_of_its_own_ends_with_a_killed_dispatcher)
+TEST(a_separate_group_ends_with_a_killed_dispatcher)
 {
     check_dispatcher_killed(commands[0]);
 }
 
-TEST(a_session_of_its_own_ends_with_a_killed_dispatcher)
+TEST(a_separate_session_ends_with_a_killed_dispatcher)
 {
     check_dispatcher_killed(commands[1]);
 }
 
-TEST(halt_now_ends_a_group_of_its_own)
+TEST(halt_now_ends_a_separate_group)
 {
     int go = fifo("go", O_RDWR);
     struct held h = start_both("--halt now,done=1", "[ {} = 1 ] && { echo 1 > begun; read x < go; exit 1; }; " GROUP);
@@ -148,7 +148,7 @@ TEST(processes_left_in_another_group_end_with_the_run)
     check_gone(&h);
 }
 
-/* A process in its own session, left by a command that succeeded, is meant to stay: it answers after the run. */
+/* If a command that succeeded leaves a process in its own session, that process stays. It answers after the run. */
 TEST(a_daemon_stays)
 {
     struct ran r = sh("mkfifo begun go done; " RUN

@@ -18,8 +18,8 @@ TEST(version)
 }
 
 /* Twenty starts take no longer than one start of a Python program. Measures the CPU time, and the elapsed time of the
- * fastest start, since the machine may be busy. */
-TEST(it_starts_at_once)
+ * fastest start, because the machine may be busy. */
+TEST(the_command_starts_quickly)
 {
     struct rusage use;
     int64_t fastest = INT64_MAX;
@@ -42,7 +42,7 @@ TEST(every_way_to_ask_for_help_gives_the_same)
         CHECK_STR(sh("gpu-dispatch %s --help", commands[i]).out, sh("gpu-dispatch help %s", commands[i]).out);
 }
 
-/* The topics that the general help names: its commands, then the words of its line "Topics:". */
+/* The topics in the general help: its commands, then the names in its line "Topics:". */
 #define NAMED_TOPICS                                                              \
     "gpu-dispatch help | sed -n '/^Commands:/,/^$/s/^  \\([a-z]*\\) .*/\\1/p' | " \
     "grep -v '^help$'; gpu-dispatch help | sed -n 's/,//g; s/^Topics: //p'"
@@ -96,7 +96,7 @@ static void each_option_is_in(const char *command, const char *file)
     CHECK_STR(r.err, "");
 }
 
-TEST(completions_know_every_option)
+TEST(completions_have_every_option)
 {
     for (size_t i = 0; i < N_COMMANDS; i++) {
         each_option_is_in(commands[i], "$GD_SOURCE_ROOT/completions/gpu-dispatch.bash");
@@ -142,7 +142,7 @@ TEST(bash_completes_values)
     CHECK_STR(completions("gpu-dispatch transcribe file.txt --sync f"), "full\n");
 }
 
-/* As bash itself splits a line: at ':' and '=' too. */
+/* Bash itself also splits a line at ':' and '='. */
 static char *completions_split(const char *pieces, const char *line)
 {
     return sh("source $GD_SOURCE_ROOT/completions/gpu-dispatch.bash || exit; COMP_WORDS=(%s); "
@@ -152,7 +152,7 @@ static char *completions_split(const char *pieces, const char *line)
         .out;
 }
 
-TEST(bash_completes_behind_colons_and_equals_signs)
+TEST(bash_completes_after_colons_and_equals_signs)
 {
     CHECK_STR(completions_split("gpu-dispatch run --gpus sim :", "gpu-dispatch run --gpus sim:"), "2\n4\n");
     CHECK_STR(completions_split("gpu-dispatch run --halt soon,fail = 1", "gpu-dispatch run --halt soon,fail=1"),
@@ -163,7 +163,7 @@ TEST(bash_completes_behind_colons_and_equals_signs)
               "--order\n");
 }
 
-TEST(bash_leaves_a_programs_options_alone)
+TEST(bash_does_not_complete_options_of_a_stream_program)
 {
     CHECK_STR(completions("gpu-dispatch run --stream python3 --retr"), "\n");
     CHECK_STR(completions("gpu-dispatch run --worker other.so --retri"), "--retries\n");

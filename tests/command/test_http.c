@@ -25,7 +25,7 @@
         if (strstr(sh("gpu-dispatch run --http 0 --gpus sim:1 true ::: a").err, "has no web page")) \
             SKIP("this build has no web page");                                                     \
         if (sh("command -v curl").status != 0)                                                      \
-            SKIP("there is no curl");                                                               \
+            SKIP("curl is not installed");                                                          \
     } while (0)
 
 TEST(a_run_is_shown_while_it_goes_on)
@@ -40,9 +40,9 @@ TEST(a_run_is_shown_while_it_goes_on)
     CHECK_CONTAINS(r.out, "<!doctype html>");
 }
 
-/* One of five clients is stopped and does not read until the run has ended. The run ends soon: it does not wait for
- * clients as long as it keeps an idle connection. */
-TEST(it_ends_at_once_although_clients_are_connected)
+/* One of five clients is stopped and does not read until the run has ended. The run ends soon. It does not wait for the
+ * time limit of idle connections. */
+TEST(a_run_ends_at_once_although_clients_are_connected)
 {
     NEEDS_PAGE();
     struct ran r =
@@ -58,8 +58,9 @@ TEST(it_ends_at_once_although_clients_are_connected)
     CHECK_CONTAINS(r.out, "\"ended\":true");
 }
 
-/* It is not known which two of the three tasks were running, and releasing the third would wait for ever. The tasks are
- * released after the message about the signal: otherwise all might have ended before it. */
+/* The test does not know which two of the three tasks are running. Releasing the third one would wait for ever, so each
+ * is released in the background. The tasks are released after the message about the signal. Otherwise all might have
+ * ended before it. */
 TEST(an_interrupted_run_ends_too)
 {
     NEEDS_PAGE();
@@ -74,7 +75,8 @@ TEST(an_interrupted_run_ends_too)
 
 /* --- the token ----------------------------------------------------------------------------- */
 
-/* CODES asks for everything without a token and with one in wrong places, then with it. */
+/* CODES requests every path without a token, then with the token in wrong places, then with the token in the right
+ * place. */
 #define CODES                                                                                                  \
     "for path in api/stats api/events api/history metrics api/stats?token=$token; do curl -s -m 60 -o no "     \
     "-w '%%{http_code} ' $url$path; done; curl -s -o no -w '%%{http_code} ' -b token=$token ${url}api/stats; " \
@@ -187,7 +189,7 @@ TEST(the_address_of_a_killed_run_is_removed_by_the_next)
     CHECK_STR(r.out, "1\n0\n1\n0\n");
 }
 
-TEST(top_knows_the_address)
+TEST(top_prints_the_address)
 {
     NEEDS_PAGE();
     struct ran r =
@@ -233,7 +235,7 @@ TEST(a_build_without_the_page_says_so)
 #define NEEDS_JOURNAL()                                                                        \
     do {                                                                                       \
         if (sh("gpu-dispatch run --journal j.db --gpus sim:2 --quiet true ::: a").status != 0) \
-            SKIP("this build keeps no journals");                                              \
+            SKIP("built without journals");                                                    \
     } while (0)
 
 TEST(a_report_of_a_run)

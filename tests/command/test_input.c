@@ -44,7 +44,7 @@ TEST(standard_input_as_a_file)
     CHECK_PRINTS(sh("printf '1\\n2\\n' | " RUNK "-a - echo {1}{2} ::: x y"), "1x\n1y\n2x\n2y\n");
 }
 
-TEST(files_go_in_step)
+TEST(files_are_paired_line_by_line)
 {
     CHECK_PRINTS(sh("printf '1\\n2\\n' > f; printf 'x\\ny\\n' > g; " RUNK "echo {1}{2} :::: f ::::+ g"), "1x\n2y\n");
 }
@@ -73,7 +73,7 @@ TEST(files_that_match_one_of_several)
     CHECK_PRINTS(sh(FILES RUNK "--input-dir d --pattern 's*' --pattern '*.txt' echo"), "d/mid.txt\nd/small.wav\n");
 }
 
-TEST(files_below)
+TEST(files_in_subdirectories)
 {
     CHECK_PRINTS(sh(FILES RUNK "--input-dir d --recursive --pattern '*.wav' echo"),
                  "d/sub/deep.wav\nd/large.wav\nd/small.wav\n");
@@ -84,7 +84,7 @@ TEST(files_by_name)
     CHECK_PRINTS(sh(FILES RUNK "--input-dir d --order name echo"), "d/large.wav\nd/mid.txt\nd/small.wav\n");
 }
 
-TEST(files_as_they_come)
+TEST(files_in_no_particular_order)
 {
     CHECK_PRINTS(sh(FILES RUN "--input-dir d --order none echo | sort"), "d/large.wav\nd/mid.txt\nd/small.wav\n");
 }
@@ -124,7 +124,7 @@ TEST(letters_may_be_bundled)
 
 TEST(an_endless_stream_takes_no_memory)
 {
-    /* Two of the tasks look at the peak of the dispatcher, which is the parent of their worker. */
+    /* Two of the tasks print the peak memory of the dispatcher, which is the parent of their worker. */
     struct ran r = sh("cat > look <<'end'\n"
                       "case $1 in 300 | 3000) ;; *) exit 0 ;; esac\n"
                       "p=$(awk '/PPid/ { print $2 }' /proc/$PPID/status)\n"
@@ -192,7 +192,7 @@ TEST(halves_of_surrogate_pairs)
     check_json_lines("o");
 }
 
-/* An answer that is not UTF-8 is not JSON. The program has broken the protocol, and nothing of the answer is kept. */
+/* An answer that is not UTF-8 is not JSON. The program has broken the protocol, and its answer is dropped. */
 TEST(answers_that_are_not_utf8)
 {
     for (size_t i = 0; i < sizeof no_utf8 / sizeof *no_utf8; i++) {
@@ -208,7 +208,8 @@ TEST(answers_that_are_not_utf8)
     }
 }
 
-/* Plain lines may be anything: in JSON a byte that is not UTF-8 is \udc80 to \udcff, and comes back as that byte. */
+/* Plain lines may have any bytes. In JSON, a byte that is not UTF-8 is \udc80 to \udcff, and is read back as that byte.
+ */
 TEST(plain_lines_of_any_bytes_come_back)
 {
     struct ran r = sh("for i in $(seq 128 255); do printf \"x\\\\$(printf %%o $i)y\\n\"; done > in; "

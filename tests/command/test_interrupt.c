@@ -10,12 +10,12 @@
 #include "support/fifo.h"
 
 struct interrupted {
-    struct sh_running running; /* its pid is the command's own */
+    struct sh_running running; /* its pid is that of the command itself */
     int begun, said, go;
 };
 
-/* Starts a thousand tasks. Two of them run when this returns. before: shell commands to run first; what: what each task
- * does then. */
+/* Starts a thousand tasks. Two of them run when this returns. before: shell commands to run first; what: the commands
+ * of each task after it has reported its start. */
 static struct interrupted start_with(const char *before, const char *options, const char *what)
 {
     struct interrupted i = { .begun = fifo("begun"), .said = fifo("said"), .go = fifo("go") };
@@ -36,15 +36,14 @@ static struct interrupted start(const char *options, const char *what)
 
 #define WAIT "read x < go"
 
-/* Waits until observers see that tasks that have not begun are cancelled. If a task ends before that, another may
- * begin. */
+/* Waits until observers see that waiting tasks are cancelled. If a task ends before that, another may begin. */
 static void await_heeded(struct interrupted i)
 {
     while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)i.running.pid).out, "cancelled"))
         ;
 }
 
-/* Sends the signal, releases the two tasks once it has taken effect, and waits for the end. */
+/* Sends the signal, releases the two tasks after it has taken effect, and waits for the end. */
 static struct ran interrupt(struct interrupted i, int signal)
 {
     CHECK_EQ(kill(i.running.pid, signal), 0);
@@ -67,7 +66,7 @@ TEST(a_message_explains_the_signal)
     CHECK_EQ(kill(i.running.pid, SIGINT), 0);
     for (size_t n = 0; !strchr(words, '\n'); n++)
         CHECK_EQ(n < sizeof words - 1 ? read(i.said, words + n, 1) : -1, 1);
-    /* The figures may be some milliseconds old: from before the second or even the first task began. */
+    /* The figures may be some milliseconds old, from a time before the second or even the first task began. */
     if (strstr(words, "1 running"))
         CHECK_STR(words, "gpu-dispatch: interrupted: 1 running task may finish; Ctrl-C again ends it at once\n");
     else if (strstr(words, "2 running"))
@@ -107,18 +106,18 @@ TEST(sigterm_does_the_same)
 /* A driver's library may run threads in the command, and these may handle signals in any way. */
 #define DRIVER "export GPU_DISPATCH_NVML=$GD_TEST_PLUGINS/fake_nvml.so FAKE_NVML_THREAD=1;"
 
-TEST(one_signal_with_foreign_threads)
+TEST(one_signal_with_threads_of_a_driver)
 {
     struct ran r = interrupt(start_with(DRIVER, "--gpus auto", WAIT), SIGINT);
     CHECK_EQ(r.status, 130);
     CHECK_STR(r.out, "done\ndone\n");
 }
 
-TEST(two_signals_with_foreign_threads)
+TEST(two_signals_with_threads_of_a_driver)
 {
     struct interrupted i = start_with(DRIVER, "--gpus auto", WAIT);
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
-    await_lines(i.said, 1); /* a signal before that counts as the same request */
+    await_lines(i.said, 1); /* a second signal before this message counts as the same request */
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
     CHECK_EQ(sh_wait(i.running).status, 130);
 }

@@ -88,8 +88,8 @@ TEST(tasks_that_succeed_later_leave_the_list_of_failures)
     CHECK_EQ(sh("test -e run.failed.jsonl").status, 1);
 }
 
-/* The journal knows how long the file is after records were taken out of it. */
-TEST(going_on_after_a_retry)
+/* The journal has the right length of the file after records were removed from it. */
+TEST(resuming_after_a_retry)
 {
     need_journal();
     CHECK_EQ(sh(KEEP "--output first " CMD "::: a").status, 0);
@@ -186,7 +186,7 @@ TEST(invalid_keys)
     CHECK_EQ(sh("test -e run.db").status, 1);
 }
 
-/* --- what is refused ------------------------------------------------------------------------------ */
+/* --- runs that are refused -------------------------------------------------------------------------- */
 
 static void check_refused_resume(const char *words, const char *part)
 {
@@ -224,7 +224,7 @@ TEST(a_second_run_is_refused)
     CHECK_CONTAINS(r.err, "run.db");
 }
 
-/* Whatever name the journal is given by. */
+/* The journal is recognised under any name. */
 TEST(a_second_run_through_a_link_is_refused)
 {
     need_journal();
@@ -236,7 +236,7 @@ TEST(a_second_run_through_a_link_is_refused)
     CHECK_CONTAINS(r.err, "run.db is in use by another run (process ");
 }
 
-/* A run whose journal is gone cannot record anything, so it ends instead of going on for hours. */
+/* A run whose journal is gone cannot record anything. So it ends at once, instead of running for hours. */
 static void check_lost(const char *loss, const char *part)
 {
     /* The run may end before its first tasks read. FIFOs that are open for reading and writing block no process. */
@@ -506,7 +506,7 @@ TEST(an_interrupted_run_says_how_to_go_on)
     CHECK_STR(ran(), "a b c d e ");
 }
 
-/* Whether the run was halted or interrupted: if the running tasks were the last, nothing is left. */
+/* A run is halted or interrupted. If the running tasks were the last ones, nothing is left to run. */
 TEST(a_run_that_ends_early_with_nothing_left_does_not_say_so)
 {
     need_journal();
@@ -540,7 +540,7 @@ TEST(tasks_that_were_left_have_no_record)
     CHECK_STR(
         sh("wc -l < o; sed 's/.*\"input\":\"\\([0-9]*\\)\".*/\\1/' o | sort -n | cmp - <(seq 41 80) && echo same").out,
         "40\nsame\n");
-    /* Without a journal the records are all that is known about them. */
+    /* Without a journal, the records are the only information about these tasks. */
     CHECK_STR(sh(RUN "--output o2 --halt soon,done=5 -a all true {}; wc -l < o2").out, "80\n");
 }
 
@@ -609,7 +609,7 @@ TEST(status_of_a_killed_run)
     CHECK_CONTAINS(r.out, "\n  left                1\n");
 }
 
-TEST(no_other_files_stay_beside_a_journal)
+TEST(no_other_files_are_left_next_to_a_journal)
 {
     need_journal();
     sh("mkdir in && cd in && " KEEP "--output out.jsonl " CMD "::: a b bad");
@@ -668,7 +668,7 @@ TEST(export_as_json_is_like_the_output)
                  "3 3\n");
 }
 
-TEST(export_to_a_reader_that_has_enough)
+TEST(export_to_a_reader_that_stops_early)
 {
     need_journal();
     sh("seq 20000 | " KEEP "--worker $GD_TEST_PLUGINS/plugin_args.so > out");
@@ -685,8 +685,7 @@ TEST(wrong_options_of_export)
     CHECK_REFUSED(sh("gpu-dispatch export run.db"), "gpu-dispatch: export needs a format: give --csv or --jsonl");
     CHECK_REFUSED(sh("gpu-dispatch export --csv"),
                   "gpu-dispatch: export needs a journal: gpu-dispatch export FILE --csv");
-    CHECK_REFUSED(sh("gpu-dispatch export a b --csv"),
-                  "gpu-dispatch: export takes only one journal: leave out \"b\"");
+    CHECK_REFUSED(sh("gpu-dispatch export a b --csv"), "gpu-dispatch: export takes only one journal: leave out \"b\"");
     CHECK_REFUSED(sh("gpu-dispatch status"), "gpu-dispatch: status needs a journal: gpu-dispatch status FILE");
     CHECK_REFUSED(sh("gpu-dispatch status a b"), "gpu-dispatch: status takes only one journal: leave out \"b\"");
 }

@@ -39,7 +39,8 @@ TEST(halt_now_ends_running_tasks)
 
 TEST(halt_soon_lets_running_tasks_finish)
 {
-    /* Task 1 fails while task 2 runs. Task 2 goes on after the message about it and may finish. Task 3 is not begun. */
+    /* Task 1 fails while task 2 runs. Task 2 waits for the message about this failure and may finish. Task 3 is not
+     * begun. */
     struct ran r = sh("mkfifo f said; exec 4<> said; " RUN "--halt soon,fail=1 'case {} in 1) cat f > /dev/null; exit "
                       "3;; 2) echo > f; read -r line < said; echo done {}, $line;; *) echo no;; esac' ::: 1 2 3 4 2> "
                       "said");
@@ -101,7 +102,7 @@ TEST(a_task_that_takes_too_long)
 {
     struct ran r = sh(RUN "--timeout 0.2s sleep ::: 5000");
     CHECK_EQ(r.status, 1);
-    /* After how long is measured. */
+    /* The message has the measured time, which varies. */
     static const char words[] = "gpu-dispatch: task \"5000\": timed out after ";
     char *end;
     CHECK_EQ(strncmp(r.err, words, sizeof words - 1), 0);
@@ -115,7 +116,7 @@ TEST(a_task_that_is_in_time)
 }
 
 /* If the machine is too busy for the task to react in time, the limit is raised. */
-TEST(a_task_is_asked_to_end_first)
+TEST(a_task_gets_sigterm_first)
 {
     for (int timeout_s = 1; sh("test -e listens").status != 0; timeout_s *= 2)
         sh(RUN "--timeout %d --term-grace 30 'trap \"sleep 1.3; echo asked > said; exit 1\" TERM; "
@@ -124,7 +125,7 @@ TEST(a_task_is_asked_to_end_first)
     CHECK_STR(sh("cat said").out, "asked\n");
 }
 
-TEST(a_task_that_does_not_listen_is_killed)
+TEST(a_task_that_ignores_sigterm_is_killed)
 {
     CHECK_EQ(sh(RUN "--timeout 0.2 --term-grace 0.2 'trap \"\" TERM; while :; do sleep 50; done #' ::: a").status, 1);
 }
@@ -141,8 +142,8 @@ TEST(a_delay_between_starts)
 
 /* --- --queue-size ------------------------------------------------------------------------ */
 
-/* Thirty lines, each larger than the pipe that it passes through. The first task of the only worker ends when all lines
- * have been read. The shell itself keeps the FIFO and its content open. */
+/* The input has thirty lines, each larger than the pipe. The first task of the only worker ends when all lines have
+ * been read. The shell itself holds the FIFO open, so that its content is not lost. */
 #define READ_AHEAD(options)                                                                               \
     "mkfifo go; exec 3<>go; { for i in $(seq 30); do printf '%%0100000d\\n' $i; done; echo >&3; } | " RUN \
     "-j1 --gpus sim:1 " options " 'case {} in *001) read line < go;; esac'"
@@ -155,7 +156,7 @@ TEST(a_long_queue_is_read_far_ahead)
 TEST(a_short_queue_is_not_read_far_ahead)
 {
     const int failed = sh(READ_AHEAD("--queue-size 2 --timeout 0.3")).status;
-    CHECK(failed >= 1 && failed <= 30); /* the first; on a slow machine others too */
+    CHECK(failed >= 1 && failed <= 30); /* the first task fails; on a slow machine others fail too */
 }
 
 TEST(a_queue_of_one_loses_nothing)

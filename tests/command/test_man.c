@@ -8,7 +8,8 @@
 static const char *const commands[] = { "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report" };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
-/* The options in the section OPTIONS of a page, sorted: those in the line after .TP, without the names of values. */
+/* The options in the section OPTIONS of a page, sorted. They are in the line after .TP, with the names of their values,
+ * which are removed. */
 #define DESCRIBED                                                                                           \
     "sed -n '/^\\.SH OPTIONS/,/^\\.SH [^O]/p' $GD_SOURCE_ROOT/man/gpu-dispatch-%s.1 | grep -A1 '^\\.TP' | " \
     "sed -n 's/\\\\fI[^\\\\]*//g; s/\\\\f.//g; s/\\\\//g; s/^\\.B -/-/p' | grep -o -e '-[-a-z0-9]*' | sort"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What comes out: standard output and error, logs, records.
+ * Outputs of the command: standard output and standard error, logs, records.
  */
 #include "common.h"
 #include "support/terminal.h"
 
 TEST(output_appears_when_a_task_ends)
 {
-    /* The first task waits until the output of the second has been seen. */
+    /* The first task waits until the output of the second has been read. */
     CHECK_PRINTS(sh("mkfifo f; " RUN "'if [ {} = 1 ]; then cat f; fi; echo {}' ::: 1 2 | "
                     "while read -r line; do echo $line; if [ $line = 2 ]; then echo go > f; fi; done"),
                  "2\ngo\n1\n");
@@ -203,7 +203,7 @@ TEST(a_full_disk_shows_in_the_status)
     }
 }
 
-TEST(a_full_disk_shows_although_the_run_was_halted)
+TEST(a_full_disk_shows_in_the_status_of_a_halted_run)
 {
     static const char *const halts[] = { "now,fail=1", "soon,fail=1", "now,success=1", "soon,done=100%" };
     for (size_t i = 0; i < sizeof halts / sizeof halts[0]; i++) {
@@ -213,14 +213,14 @@ TEST(a_full_disk_shows_although_the_run_was_halted)
     }
 }
 
-TEST(a_reader_that_goes_away_ends_it_quietly)
+TEST(a_run_ends_quietly_when_its_reader_is_gone)
 {
     struct ran r = sh("yes | " RUN "echo | head -n 2; echo ${PIPESTATUS[1]}");
     CHECK_STR(r.out, "y\ny\n255\n");
     CHECK_STR(r.err, "");
 }
 
-TEST(a_reader_of_the_records_that_goes_away)
+TEST(a_run_ends_when_the_reader_of_its_records_is_gone)
 {
     struct ran r = sh("yes | " RUN "--output - echo | head -n 1 | wc -l; echo ${PIPESTATUS[1]}");
     CHECK_STR(r.out, "1\n255\n");
@@ -233,7 +233,8 @@ TEST(json_inputs_in_the_records)
         "\"input\":{\"a\":[1]},\"status\"\n\"input\":\"x\",\"status\"\n");
 }
 
-/* Escape sequences, C1 controls as one byte and as UTF-8, changes of direction: from inputs, and from a program. */
+/* Escape sequences, C1 control characters as one byte and as UTF-8, and characters that change the writing direction.
+ * They come from inputs and from a program. */
 #define TROUBLE "\\033[2J\\233m\\302\\233m\\342\\200\\256\\342\\201\\246\\342\\200\\250\\177"
 
 TEST(messages_about_a_task_contain_no_terminal_commands)

@@ -6,8 +6,8 @@
 
 #include "tmux.h"
 
-/* One device, so that it is certain which worker runs what. Two tasks end, one of them fails, and the third waits to be
- * released. */
+/* There is one device, so that each task runs on a known worker. Two tasks end, one of them fails, and the third waits
+ * to be released. */
 static void start_run(const char *options)
 {
     char line[512];
@@ -230,7 +230,7 @@ TEST(stopped_without_warning)
     await_clean();
 }
 
-/* The shell has the terminal: nothing is drawn over what is typed there. */
+/* The shell uses the terminal, so the run draws nothing over what is typed there. */
 TEST(in_the_background)
 {
     open_terminal(80, 24, "");
@@ -321,8 +321,8 @@ TEST(no_panel_if_quiet)
 
 /* --- without a terminal --------------------------------------------------------------------------- */
 
-/* This holds within the first five seconds. How long a run takes depends on the machine. */
-TEST(a_short_run_says_nothing_more)
+/* A run of less than five seconds prints nothing more. How long a run takes depends on the machine. */
+TEST(a_short_run_prints_no_progress)
 {
     static const char *const styles[] = { "line --quiet", "panel --quiet", "none --quiet", "line" };
     for (size_t i = 0; i < sizeof styles / sizeof styles[0]; i++) {
@@ -338,7 +338,7 @@ TEST(a_short_run_says_nothing_more)
 }
 
 /* The first line may come before the worker is ready, and there may be another line before the summary. */
-TEST(a_long_run_says_how_far_it_is)
+TEST(a_long_run_prints_its_progress)
 {
     CHECK_EQ(sh("mkfifo go said").status, 0);
     struct ran r = sh("gpu-dispatch run --gpus sim:1 'read x < go #' ::: 1 2 2> said & exec 3< said 4<> go; "
@@ -347,7 +347,7 @@ TEST(a_long_run_says_how_far_it_is)
     CHECK_STR(sh("grep -v '^gpu-dispatch: ' rest | head -n 1 | cut -c 1-10").out, "GPU  tasks\n");
 }
 
-/* Each line is an object; usually there is one, but a run may take longer than a second. */
+/* The last line. Each line is a JSON object. Usually there is one line, but a run may take longer than a second. */
 static const char *last_object(const char *text)
 {
     const char *line = text, *end;
@@ -370,7 +370,7 @@ TEST(as_json)
     CHECK_CONTAINS(r.err, "\"workers\":[{\"worker\":0,\"gpu\":0,\"status\":\"finished\"");
 }
 
-/* The last line has the totals: no table comes after it, and no line on the journal. */
+/* The last line has the totals. No table and no line about the journal comes after it. */
 TEST(as_json_and_nothing_else)
 {
     const char *journal = gd_journal_available() ? "--journal run.db" : "";

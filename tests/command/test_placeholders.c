@@ -4,7 +4,7 @@
  */
 #include "common.h"
 
-/* Inputs that are hard on a shell, one per line. */
+/* Inputs with characters that are special in a shell, one per line. */
 #define HARD                                                                                                     \
     "printf '%%s\\n' 'a b' \"it's\" 'say \"x\"' 'back\\slash' '$HOME' '`id`' '$(id)' '*' '?' '[a]' '~' '~root' " \
     "'#no' 'a;b' 'a&b' 'a|b' '(x)' '{x}' '<in' '>out' '!bang' 'a=b' '-n' '--' ' lead' 'trail ' 'tab\tin' '' "    \

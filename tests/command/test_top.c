@@ -6,8 +6,8 @@
 
 #define TOP "GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top "
 
-/* Starts a run in the background. Its last task but one waits at the FIFO go.TAG. tag: its name, the first word of its
- * command. */
+/* Starts a run in the background. Its third task waits at the FIFO go.TAG. tag: the name of the run, which is the first
+ * word of its command. */
 static struct sh_running start_job(const char *tag)
 {
     char script[512];
@@ -22,7 +22,7 @@ static struct sh_running start_job(const char *tag)
         tag);
     struct sh_running r = sh_start_script(script);
     CHECK_EQ(sh("read x < begun.%s", tag).status, 0);
-    /* The page is a moment behind. Waits until it shows the two tasks that ended and the one that waits. */
+    /* The page is a little late. Waits until it shows the two tasks that ended and the one that waits. */
     for (const char *seen = "";
          !strstr(seen, "2 of 4 tasks") || !strstr(seen, "1 running\n") || !strstr(seen, "\n  0 processing wait ");)
         seen = sh(TOP "--once ./%s", tag).out;
@@ -156,7 +156,7 @@ TEST(resizing)
     end_job(job);
 }
 
-TEST(it_ends_with_the_job)
+TEST(top_ends_with_the_job)
 {
     need_tmux();
     struct sh_running job = start_job("task");
@@ -170,7 +170,7 @@ TEST(it_ends_with_the_job)
     await_clean();
 }
 
-TEST(it_ends_with_a_job_that_is_killed)
+TEST(top_ends_with_a_job_that_is_killed)
 {
     need_tmux();
     struct sh_running job = start_job("task");
@@ -179,7 +179,7 @@ TEST(it_ends_with_a_job_that_is_killed)
     await_screen("q leaves");
     CHECK_EQ(kill(job.pid, SIGKILL), 0);
     CHECK_EQ(sh_wait(job).status, 137);
-    await_screen("\nstatus "); /* not the line that was typed */
+    await_screen("\nstatus "); /* the output, not the line that was typed */
     CHECK_CONTAINS(look(""), "2 of 4 tasks");
     await_clean();
 }

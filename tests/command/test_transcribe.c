@@ -107,7 +107,7 @@ TEST(a_file_that_is_named_twice_is_transcribed_once)
     CHECK_STR(ran(), "in/b.wav in/a.wav ");
 }
 
-TEST(names_that_are_hard)
+TEST(names_with_special_characters)
 {
     char longest[256], name[241];
     memset(name, 'n', sizeof name - 1);
@@ -161,7 +161,7 @@ TEST(deep_directories)
     CHECK_STR(sh("ls p").out, "a.txt\n");
 }
 
-TEST(the_input_may_hold_the_output)
+TEST(the_output_may_be_inside_the_input)
 {
     WAVS("in/a.wav", "in/b.wav");
     const char *run = ALONE "--input-dir in -r --output-dir in/text --format all";
@@ -206,7 +206,7 @@ TEST(checks)
     CHECK_EQ(sh("test -e data").status, 1);
 }
 
-/* --- what is refused ------------------------------------------------------------------------- */
+/* --- command lines and files that are refused ------------------------------------------------- */
 
 TEST(two_files_with_one_output)
 {
@@ -250,7 +250,7 @@ TEST(no_files)
     CHECK_EQ(sh("test -e data").status, 1);
 }
 
-TEST(command_lines_that_make_no_sense)
+TEST(invalid_command_lines)
 {
     static const struct {
         const char *words, *error;
@@ -302,7 +302,7 @@ TEST(no_worker)
     struct ran r = sh("mkdir bin; cp $GD_COMMAND_DIR/gpu-dispatch bin/; bin/gpu-dispatch transcribe --gpus sim:1 " MODEL
                       "--input-dir in");
     if (r.status == 0)
-        SKIP("one is installed");
+        SKIP("a transcription worker is installed");
     CHECK_EQ(r.status, 1);
     CHECK_EQ(count_lines(r.err), 3);
     CHECK_CONTAINS(r.err, "the transcription worker (transcribe.so) was not found");
@@ -310,7 +310,7 @@ TEST(no_worker)
     CHECK_CONTAINS(r.err, "GPU_DISPATCH_TRANSCRIBER=/path/to/transcribe.so\n");
 }
 
-TEST(where_the_worker_is_looked_for)
+TEST(where_the_worker_is_searched_for)
 {
     wav("in/a.wav", 1);
     const char *run = "bin/gpu-dispatch transcribe --quiet --gpus sim:1 " MODEL "--input-dir in";
@@ -587,7 +587,7 @@ TEST(work_that_a_journal_skips_is_not_counted)
     wav("in/e.wav", 9);
     CHECK_STR(work_of("--resume --retry-failed --journal j.db"), "\"work_done\":14.000,\"work_total\":14.000\n");
     CHECK_EQ(sh("rm in/bad.wav").status, 0);
-    CHECK_STR(work_of("--resume --journal j.db"), ""); /* there is none */
+    CHECK_STR(work_of("--resume --journal j.db"), ""); /* no work is left */
 }
 
 TEST(an_unreadable_directory_is_reported)
@@ -601,7 +601,7 @@ TEST(an_unreadable_directory_is_reported)
     CHECK_STR(ran(), "in/a.wav ");
 }
 
-/* --- going on ------------------------------------------------------------------------------------- */
+/* --- resuming --------------------------------------------------------------------------------------- */
 
 TEST(files_with_an_output_are_skipped)
 {
@@ -761,8 +761,8 @@ static void have_own_jobs(void)
     setenv("GPU_DISPATCH_JOBS", path, 1);
 }
 
-/* The longest are done, and half of the files. */
-TEST(views_go_by_audio)
+/* The two longest of four files are done. That is most of the audio. */
+TEST(views_show_the_progress_of_the_audio)
 {
     have_own_jobs();
     wav("in/long.wav", 75), wav("in/longer.wav", 15), wav("in/wait.wav", 6), wav("in/y.wav", 4);
@@ -785,7 +785,7 @@ TEST(cancelled_files_are_not_done)
     CHECK_EQ(sh_wait(w.running).status, 130);
 }
 
-/* Files of a directory whose path is longer than the room for it. */
+/* The path of the directory is longer than the space for it on the screen. */
 TEST(a_long_path_is_shown_by_its_end)
 {
     have_own_jobs();
@@ -810,7 +810,7 @@ TEST(interrupted_and_resumed_with_a_journal)
     interrupt("--journal j.db");
 }
 
-/* The second Ctrl-C ends it. */
+/* The second Ctrl-C ends the running file. */
 TEST(interrupted_twice)
 {
     WAVS("in/a.wav", "in/wait.wav");
@@ -822,8 +822,8 @@ TEST(interrupted_twice)
     CHECK_STR(sh("ls data/outputs").out, "");
 }
 
-/* Only the file that was running is run again. */
-static void murder(const char *more, const char *until)
+/* Kills the run. Then only the file that was running is run again. */
+static void kill_and_resume(const char *more, const char *until)
 {
     WAVS("in/a.wav", "in/b.wav", "in/wait.wav", "in/c.wav", "in/d.wav");
     struct waiting w = start(more);
@@ -834,7 +834,7 @@ static void murder(const char *more, const char *until)
     CHECK_EQ(sh_wait(w.running).status, 137);
     CHECK_STR(sh("ls data/outputs").out, "c.txt\nd.txt\n");
     CHECK_STR(ran(), "in/d.wav in/c.wav in/wait.wav ");
-    /* Waits until its worker is dead too, since it might take what is meant for the next one. */
+    /* Waits until its worker is dead too. Otherwise it might read a byte that is meant for the next worker. */
     sh("while grep -q '^State:.[RSD]' /proc/%d/status 2> /dev/null; do :; done", worker);
     pass(&w);
     CHECK_PRINTS(sh(ALONE "--input-dir in --resume %s", more), "");
@@ -844,13 +844,13 @@ static void murder(const char *more, const char *until)
 
 TEST(killed_and_resumed)
 {
-    murder("", "true");
+    kill_and_resume("", "true");
 }
 
 TEST(killed_and_resumed_with_a_journal)
 {
     need_journal();
-    murder("--journal j.db", "until gpu-dispatch status j.db --json | grep -q '\"done\":2,'; do :; done");
+    kill_and_resume("--journal j.db", "until gpu-dispatch status j.db --json | grep -q '\"done\":2,'; do :; done");
 }
 
 /* --- launcher_multigpu ------------------------------------------------------------------------------ */

@@ -8,7 +8,7 @@
 
 #include "transcribe.h"
 
-/* --- what is left out ------------------------------------------------------------------------ */
+/* --- directory entries that are left out ------------------------------------------------------ */
 
 static void make_socket(const char *name)
 {
@@ -145,7 +145,7 @@ TEST(journals_show_what_was_typed)
     check_command("c.db", "gpu-dispatch transcribe --input-dir in --model mine.bin\n");
 }
 
-/* Changes the journal as if this had been its command. */
+/* Makes a copy of the journal with this command. */
 static void make_journal(const char *name, const char *command)
 {
     CHECK_EQ(
@@ -156,7 +156,7 @@ static void make_journal(const char *name, const char *command)
         0);
 }
 
-/* Text that other versions wrote, and text that only begins like it. */
+/* Journals with the text of other versions, and with text that only begins like it. */
 TEST(journals_of_other_versions)
 {
     need_journal();
@@ -166,8 +166,8 @@ TEST(journals_of_other_versions)
     make_journal("old.db", "transcribe beam_size=0 formats=txt full_names=no input_dir=calls language=de "
                            "model=/m/ggml-base.bin output_dir=data/outputs prompt= temperature=0.000000");
     check_command("old.db", "gpu-dispatch transcribe --input-dir calls --model-size base --language de\n");
-    make_journal("new.db", "transcribe in a way that nobody knows");
-    check_command("new.db", "gpu-dispatch transcribe in a way that nobody knows\n");
+    make_journal("new.db", "transcribe in an unknown way");
+    check_command("new.db", "gpu-dispatch transcribe in an unknown way\n");
     make_journal("run.db", "-- echo transcribe {}");
     CHECK_STR(sh("gpu-dispatch status run.db | sed -n 2p").out, "gpu-dispatch run ... -- echo transcribe {}\n");
 }
@@ -191,7 +191,7 @@ TEST(a_journal_of_other_work_is_named_by_what_was_typed)
     CHECK_CONTAINS(r.err, "(to force it: --force-resume)");
 }
 
-/* --- runs in which little goes well ------------------------------------------------------------- */
+/* --- runs with failures --------------------------------------------------------------------------- */
 
 TEST(every_file_fails)
 {
@@ -210,7 +210,7 @@ TEST(every_file_fails)
     CHECK_EQ(r.status, 1);
 }
 
-TEST(no_advice_is_printed_if_all_is_well)
+TEST(no_advice_is_printed_if_no_file_failed)
 {
     WAVS("in/a.wav");
     struct ran r = sh(STANDIN ON "--input-dir in --progress none");
@@ -223,7 +223,7 @@ TEST(no_advice_is_printed_if_all_is_well)
 static void need_mounts(void)
 {
     if (sh("unshare -rm mount -t tmpfs none /tmp").status != 0)
-        SKIP("nothing may be mounted here");
+        SKIP("this user may not mount file systems");
 }
 
 #define SMALL_DISK "unshare -rm sh -c 'mkdir -p o; mount -t tmpfs -o size=256k none o; "

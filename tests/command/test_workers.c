@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Workers through the command: what they find in their environment, what happens when they die, stream workers good and
- * bad, plugins and programs.
+ * Workers through the command: their environment, what happens when they die, good and bad stream workers, plugins and
+ * programs.
  */
 #include "common.h"
 
@@ -44,7 +44,7 @@ TEST(several_workers_per_gpu)
                  "go\ngo\ngo\n");
 }
 
-/* --- death -------------------------------------------------------------------------------- */
+/* --- workers that die ----------------------------------------------------------------------- */
 
 TEST(a_worker_killed_inside_a_task)
 {
@@ -105,7 +105,7 @@ TEST(a_stream_worker)
     CHECK_PRINTS(sh(STREAM RUNK "--stream sh w.sh good ::: a b c"), "0\n1\n2\n");
 }
 
-/* -u and --timeout are options of ours, but here they belong to the program. */
+/* gpu-dispatch has options -u and --timeout too, but here they belong to the program. */
 TEST(text_after_a_program_is_its_arguments)
 {
     CHECK_PRINTS(sh(STREAM RUNK "--stream sh -u w.sh good ::: a b"), "0\n1\n");
@@ -176,7 +176,7 @@ TEST(errors_of_a_stream_worker)
     CHECK_STR(r.err, "gpu-dispatch: task \"a\": bad file\ngpu-dispatch: task \"b\": bad file\n");
 }
 
-/* What a bad program does at its second task. Only the first process does so, so that the run can end well. */
+/* Runs a program that does this at its second task. Only the first process does so, and the run succeeds. */
 static void bad_once(const char *deed)
 {
     struct ran r = sh("cat > w.sh <<'end'\n"
@@ -228,7 +228,7 @@ TEST(a_plugin)
     CHECK_EQ(r.status, 0);
 }
 
-TEST(a_plugin_s_setup_is_given_text)
+TEST(the_setup_of_a_plugin_gets_text)
 {
     CHECK_PRINTS(sh(RUNK "--worker $GD_TEST_PLUGINS/plugin_args.so --setup-args 'large one' ::: a b"),
                  "large one a\nlarge one b\n");
@@ -262,7 +262,7 @@ TEST(a_library_that_is_not_a_plugin)
     CHECK_CONTAINS(r.err, "failed to set up: ");
 }
 
-TEST(the_command_needs_no_library_of_ours)
+TEST(the_command_needs_no_libgpu_dispatch)
 {
     CHECK_EQ(sh("ldd $(command -v gpu-dispatch) | grep -c libgpu_dispatch").out[0], '0');
 }

@@ -13,16 +13,16 @@
 /* The server and its socket belong to the case. */
 #define TMUX "tmux -S $PWD/socket "
 
-/* Limits the wait. It is shorter than the time limit of a case, so that there is time to report the failure. */
+/* The limit of a wait. It is shorter than the time limit of a case, so that the failure can still be reported. */
 enum { AWAIT_MS = 45000 };
 
-#define AWAIT(is_so, what)                                                                 \
-    do {                                                                                   \
-        const int64_t await_end = ms_now() + (int64_t)AWAIT_MS * TEST_SLOWDOWN;            \
-        while (!(is_so)) {                                                                 \
-            if (ms_now() > await_end)                                                      \
-                FAIL("waited %d s for %s; there is\n%s", AWAIT_MS / 1000, what, look("")); \
-        }                                                                                  \
+#define AWAIT(is_so, what)                                                                      \
+    do {                                                                                        \
+        const int64_t await_end = ms_now() + (int64_t)AWAIT_MS * TEST_SLOWDOWN;                 \
+        while (!(is_so)) {                                                                      \
+            if (ms_now() > await_end)                                                           \
+                FAIL("waited %d s for %s; the screen is\n%s", AWAIT_MS / 1000, what, look("")); \
+        }                                                                                       \
     } while (0)
 
 static void need_tmux(void)
@@ -65,7 +65,7 @@ TEST_UNUSED static void await_screen(const char *text)
 
 TEST_UNUSED static void await_no(const char *text)
 {
-    AWAIT(!strstr(look(""), text), "the end of what should go");
+    AWAIT(!strstr(look(""), text), "a text to disappear");
 }
 
 /* Waits until the cursor is visible, lines wrap, and the alternate screen is off. */
@@ -106,7 +106,7 @@ TEST_UNUSED static void await_count(const char *text, int n)
     AWAIT(count_on_screen(text) == n, text);
 }
 
-/* The screen with figures that differ between runs replaced by fixed ones of the same place and width. */
+/* The screen. Figures that differ between runs are replaced by fixed figures of the same width. */
 TEST_UNUSED static char *look_alike(void)
 {
     return sh("LC_ALL=C.UTF-8; cat > screen <<'END'\n%sEND\n"
@@ -135,8 +135,8 @@ TEST_UNUSED static void make_task(void)
              0);
 }
 
-/* Releases the task that waits at this FIFO. Only one task may wait there: a second one might see the end of file meant
- * for the first and go on too. The next writer would then wait for ever. */
+/* Releases the task that waits at this FIFO. Only one task may wait there. A second task might see the end of file that
+ * is meant for the first and continue too. Then the next writer would wait for ever. */
 TEST_UNUSED static void let_go(const char *fifo)
 {
     CHECK_EQ(sh("echo > %s", fifo).status, 0);
