@@ -38,32 +38,34 @@ static struct cli_job *new_job(int number, size_t bytes, sem_t *at)
     return &j->base;
 }
 
-struct told {
+struct changes {
     int full, room;
 };
 
-static void tell(void *user, bool full)
+static void count_change(void *user, bool full)
 {
-    struct told *t = user;
+    struct changes *t = user;
     if (full)
         t->full++;
     else
         t->room++;
 }
 
-static struct cli_lane *open_another(struct told *told)
+static struct cli_lane *open_another(struct changes *changes)
 {
     struct cli_lane *l = NULL;
-    const struct cli_lane_options o = { .name = "test", .limit = 100, .full = told ? tell : NULL, .user = told };
+    const struct cli_lane_options o = {
+        .name = "test", .limit = 100, .full = changes ? count_change : NULL, .user = changes
+    };
     CHECK_EQ(cli_lane_open(&l, &o), 0);
     return l;
 }
 
-static struct cli_lane *open_lane(struct told *told)
+static struct cli_lane *open_lane(struct changes *changes)
 {
     CHECK_EQ(sem_init(&gate, 0, 0), 0);
     CHECK_EQ(sem_init(&entered, 0, 0), 0);
-    return open_another(told);
+    return open_another(changes);
 }
 
 TEST(jobs_run_in_the_order_in_which_they_were_added)
@@ -88,28 +90,28 @@ TEST(jobs_run_in_the_order_in_which_they_were_added)
  * is reported once. */
 TEST(a_full_lane_is_reported)
 {
-    struct told told = { 0 };
-    struct cli_lane *l = open_lane(&told);
+    struct changes changes = { 0 };
+    struct cli_lane *l = open_lane(&changes);
     (void)cli_lane_add(l, new_job(1, 50, &gate));
     (void)cli_lane_add(l, new_job(2, 50, &gate));
-    CHECK_EQ(told.full, 0);
+    CHECK_EQ(changes.full, 0);
     CHECK(cli_lane_try_add(l, new_job(3, 30, &gate))); /* below or at the limit a job of any size is accepted */
-    CHECK_EQ(told.full, 1);
+    CHECK_EQ(changes.full, 1);
     (void)cli_lane_add(l, new_job(4, 10, NULL)); /* this call never refuses a job */
     struct cli_job *refused = new_job(5, 1, NULL);
     CHECK(!cli_lane_try_add(l, refused));
     free(refused);
-    CHECK_EQ(told.full, 1);
+    CHECK_EQ(changes.full, 1);
     sem_post(&gate);
     cli_lane_reach(l, 1, UINT_MAX);
-    CHECK_EQ(told.room, 0); /* 90 bytes are left */
+    CHECK_EQ(changes.room, 0); /* 90 bytes are left */
     sem_post(&gate);
     cli_lane_reach(l, 2, UINT_MAX);
-    CHECK_EQ(told.room, 1); /* 40 bytes are left */
+    CHECK_EQ(changes.room, 1); /* 40 bytes are left */
     sem_post(&gate);
     CHECK(cli_lane_wait(l));
-    CHECK_EQ(told.full, 1);
-    CHECK_EQ(told.room, 1);
+    CHECK_EQ(changes.full, 1);
+    CHECK_EQ(changes.room, 1);
     cli_lane_close(&l);
 }
 

@@ -80,10 +80,10 @@ static void check_ended(struct sh_running r)
 }
 
 /* The first signal lets running tasks finish. The second ends the run at once. */
-static void end_with_two_signals(struct sh_running r, int said)
+static void end_with_two_signals(struct sh_running r, int messages)
 {
     CHECK_EQ(kill(r.pid, SIGINT), 0);
-    await_line(said);
+    await_line(messages);
     CHECK_EQ(kill(r.pid, SIGINT), 0);
     check_ended(r);
 }
@@ -92,11 +92,11 @@ static void end_with_two_signals(struct sh_running r, int said)
 
 TEST(tasks_continue_and_two_signals_end_the_run)
 {
-    const int begun = make_fifo("begun"), said = make_fifo("said");
+    const int begun = make_fifo("begun"), messages = make_fifo("messages");
     (void)make_full_fifo("out");
-    struct sh_running r = sh_start_script(START "'printf x > begun; echo got #' > out 2> said" INPUTS);
+    struct sh_running r = sh_start_script(START "'printf x > begun; echo got #' > out 2> messages" INPUTS);
     await_bytes(begun, MANY);
-    end_with_two_signals(r, said);
+    end_with_two_signals(r, messages);
 }
 
 TEST(one_sigterm_is_enough)
@@ -166,18 +166,19 @@ TEST(output_larger_than_a_pipe_arrives_too)
 /* Other processes share the file description, so its flags must not change. */
 TEST(flags_of_inherited_descriptors_do_not_change)
 {
-    const int begun = make_fifo("begun"), said = make_fifo("said");
+    const int begun = make_fifo("begun"), messages = make_fifo("messages");
     int ends[2];
     CHECK_EQ(pipe(ends), 0); /* without close-on-exec: the command inherits this file description */
     (void)fill(ends[1]);
-    const int flags = fcntl(ends[1], F_GETFL), said_flags = fcntl(said, F_GETFL);
+    const int flags = fcntl(ends[1], F_GETFL), said_flags = fcntl(messages, F_GETFL);
     char script[512];
-    snprintf(script, sizeof script, START "'printf x > begun; echo got; echo err >&2 #' >&%d 2> said" INPUTS, ends[1]);
+    snprintf(script, sizeof script, START "'printf x > begun; echo got; echo err >&2 #' >&%d 2> messages" INPUTS,
+             ends[1]);
     struct sh_running r = sh_start_script(script);
     await_bytes(begun, MANY);
     CHECK_EQ(fcntl(ends[1], F_GETFL), flags);
-    CHECK_EQ(fcntl(said, F_GETFL), said_flags);
-    end_with_two_signals(r, said);
+    CHECK_EQ(fcntl(messages, F_GETFL), said_flags);
+    end_with_two_signals(r, messages);
     CHECK_EQ(fcntl(ends[1], F_GETFL), flags);
 }
 
@@ -251,14 +252,14 @@ TEST(a_terminal_that_is_stopped)
 
 static void check_file(const char *option)
 {
-    const int begun = make_fifo("begun"), said = make_fifo("said"), file = make_fifo("file");
+    const int begun = make_fifo("begun"), messages = make_fifo("messages"), file = make_fifo("file");
     (void)fcntl(file, F_SETPIPE_SZ, 4096); /* otherwise more output is needed to fill it */
     char script[512];
     snprintf(script, sizeof script,
-             START "%s file 'printf x > begun; head -c 1000 /dev/zero | tr \"\\0\" a #' 2> said" INPUTS, option);
+             START "%s file 'printf x > begun; head -c 1000 /dev/zero | tr \"\\0\" a #' 2> messages" INPUTS, option);
     struct sh_running r = sh_start_script(script);
     await_bytes(begun, MANY);
-    end_with_two_signals(r, said);
+    end_with_two_signals(r, messages);
 }
 
 TEST(the_records_are_not_read)
@@ -307,12 +308,12 @@ TEST(a_task_is_not_done_before_its_output_is_written)
 TEST(tasks_whose_output_was_abandoned_are_run_again)
 {
     need_journal();
-    const int begun = make_fifo("begun"), said = make_fifo("said");
+    const int begun = make_fifo("begun"), messages = make_fifo("messages");
     (void)make_full_fifo("out");
     struct sh_running r =
-        sh_start_script(JOURNAL START "--journal run.db 'printf x > begun; echo got {}' > out 2> said" INPUTS);
+        sh_start_script(JOURNAL START "--journal run.db 'printf x > begun; echo got {}' > out 2> messages" INPUTS);
     await_bytes(begun, MANY);
-    end_with_two_signals(r, said);
+    end_with_two_signals(r, messages);
     check_resumed(MANY);
 }
 

@@ -19,12 +19,12 @@ static void need_preload(void)
         SKIP("no library can be preloaded into the command");
 }
 
-static void check_said_once(const char *text)
+static void check_reported_once(const char *text)
 {
-    const char *words = "Resource temporarily unavailable";
-    const char *first = strstr(text, words);
+    const char *message = "Resource temporarily unavailable";
+    const char *first = strstr(text, message);
     CHECK(first != NULL);
-    CHECK(strstr(first + 1, words) == NULL);
+    CHECK(strstr(first + 1, message) == NULL);
     CHECK_CONTAINS(text, "pids.max");
 }
 
@@ -34,7 +34,7 @@ TEST(a_command_that_cannot_be_started_is_tried_again)
     struct ran r =
         sh("export SHORT_COMMANDS=$PWD/c; touch c.1 c.2 c.3; " RUN "--gpus sim:2 echo ::: a b c d e; echo $?; " VALUES);
     CHECK_CONTAINS(r.out, "0\n5 0\n");
-    check_said_once(r.err);
+    check_reported_once(r.err);
 }
 
 TEST(a_single_worker_continues_too)
@@ -43,7 +43,7 @@ TEST(a_single_worker_continues_too)
     struct ran r =
         sh("export SHORT_COMMANDS=$PWD/c; touch c.1 c.2 c.3; " RUN "--gpus sim:1 echo ::: a b; echo $?; " VALUES);
     CHECK_CONTAINS(r.out, "0\n2 0\n");
-    check_said_once(r.err);
+    check_reported_once(r.err);
 }
 
 TEST(a_worker_that_cannot_be_started_is_started_later)
@@ -52,16 +52,16 @@ TEST(a_worker_that_cannot_be_started_is_started_later)
     struct ran r =
         sh("export SHORT_WORKERS=$PWD/w; touch w.1 w.2 w.3; " RUN "--gpus sim:1 echo ::: a b; echo $?; " VALUES);
     CHECK_CONTAINS(r.out, "0\n2 0\n");
-    check_said_once(r.err);
+    check_reported_once(r.err);
 }
 
-TEST(some_workers_do_all_the_work)
+TEST(the_workers_that_start_do_all_tasks)
 {
     need_preload();
     struct ran r = sh("export SHORT_WORKERS=$PWD/w; touch w.1 w.2 w.3 w.4 w.5 w.6; " RUN
                       "--gpus sim:4 echo ::: a b c d; echo $?; " VALUES);
     CHECK_CONTAINS(r.out, "0\n4 0\n");
-    check_said_once(r.err);
+    check_reported_once(r.err);
 }
 
 /* --- nothing can be started at all --- */

@@ -75,7 +75,7 @@ static void let_go(const struct job *j)
     CHECK_EQ(r.status, 0);
 }
 
-TEST(ctrl_z_stops_workers_and_what_they_run)
+TEST(ctrl_z_stops_workers_and_their_commands)
 {
     struct job j = start("");
     press_ctrl_z(&j);

@@ -52,8 +52,8 @@ TEST_UNUSED static bool directory_has_room(const char *place)
     return statvfs(place, &s) == 0 && (uint64_t)s.f_bavail * s.f_frsize >= (uint64_t)512 << 20;
 }
 
-/* The directory is in $TMPDIR if that is set. Otherwise it is in memory if possible, since some cases make many files.
- */
+/* The directory is in $TMPDIR if that is set. Otherwise it is in memory if possible, because some cases make many
+ * files. */
 TEST_UNUSED static void directory_enter(void)
 {
     const char *const places[] = { getenv("TMPDIR"), directory_has_room("/dev/shm") ? "/dev/shm" : NULL, "/tmp" };

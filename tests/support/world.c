@@ -313,7 +313,7 @@ static void on_timeout(void *user, const struct gd_report *r)
 static void note_event(struct world *w, char kind, int worker_id, int gpu_id, const char *text)
 {
     note_callback(w);
-    MUST(text && *text, "an event without a text");
+    MUST(text && *text, "an event has no text");
     if (w->n_events == sizeof w->events / sizeof *w->events)
         return;
     struct world_event *e = &w->events[w->n_events++];
@@ -347,7 +347,7 @@ void world_on_task_start(void *user, uint64_t task_id, int worker_id, unsigned a
     struct world *w = user;
     note_callback(w);
     MUST(task_id < w->n_orders && w->finals[task_id].finals == 0, "a task has started after its final callback");
-    MUST(attempt >= 1 && start_ns > 0, "a start without attempt or time");
+    MUST(attempt >= 1 && start_ns > 0, "on_task_start has no attempt or no time");
     w->finals[task_id].starts++;
     if (w->on_started)
         w->on_started(w, task_id, worker_id);
@@ -357,8 +357,8 @@ static void on_output(void *user, int worker_id, int fd, const char *text, size_
 {
     struct world *w = user;
     note_callback(w);
-    MUST(fd == 1 || fd == 2, "output on descriptor %d", fd);
-    MUST(worker_id >= 0, "output of worker %d", worker_id);
+    MUST(fd == 1 || fd == 2, "on_output has descriptor %d", fd);
+    MUST(worker_id >= 0, "on_output has worker %d", worker_id);
     w->output = realloc(w->output, w->output_size + length + 1);
     memcpy(w->output + w->output_size, text, length);
     w->output_size += length;
@@ -478,8 +478,8 @@ static unsigned count_shared_mappings(void)
 static void check_finals(const struct world *w)
 {
     const struct gd_stats *s = &w->stats;
-    MUST(w->exits == 1, "on_exit came %u times", w->exits);
-    MUST(w->late == 0, "%u callbacks came after on_exit", w->late);
+    MUST(w->exits == 1, "on_exit was called %u times", w->exits);
+    MUST(w->late == 0, "%u callbacks were called after on_exit", w->late);
     for (uint64_t i = 0; i < w->n_orders; i++)
         MUST(w->finals[i].finals == (i < s->taken), "task %llu has %u finals (%llu were taken)", (unsigned long long)i,
              w->finals[i].finals, (unsigned long long)s->taken);
@@ -534,7 +534,7 @@ int world_run(struct world *w)
     world_start(w);
     const int rc = world_finish(w);
     gd_dispatcher_close(&w->d);
-    MUST(w->d == NULL, "close left the pointer");
+    MUST(w->d == NULL, "gd_dispatcher_close() did not set the pointer to NULL");
     if (w->source_left)
         return rc;
     MUST(count_fds() == fds, "%u descriptors before the run, %u after it", fds, count_fds());

@@ -75,7 +75,7 @@ struct world_order {
     uint16_t tries; /* do this only in this many first attempts, then W_ECHO; 0: always */
     uint32_t gate;  /* wait for this gate first; 0: do not wait */
     uint64_t n;
-    uint64_t tag; /* comes back in the answer; world_add() puts the task's number here */
+    uint64_t tag; /* the answer contains it again; world_add() sets it to the number of the task */
 };
 
 struct world_answer {

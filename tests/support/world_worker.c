@@ -29,7 +29,7 @@ static void map_page(void)
     const int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     void *p = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) {
-        fprintf(stderr, "no page at %s\n", path ? path : "(unset)");
+        fprintf(stderr, "cannot map the page of the test at %s\n", path ? path : "(unset)");
         _exit(99);
     }
     close(fd);

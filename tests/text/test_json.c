@@ -258,7 +258,7 @@ TEST(depth_is_limited)
     CHECK_EQ(gd__json_scan(wide, sizeof wide, &top), 0);
 }
 
-TEST(errors_say_where)
+TEST(errors_name_the_position)
 {
     static const struct {
         const char *text, *words;
@@ -312,7 +312,7 @@ TEST(members_are_found_at_any_place)
     check_member(&m[0], GD__JSON_FALSE, "false");
 }
 
-TEST(names_may_be_escaped_and_must_be_whole)
+TEST(names_may_be_escaped_and_must_match_completely)
 {
     struct gd__json m[3];
     CHECK_EQ(members_of("{\"\\u0069\\u0064\":1,\"ID\":2,\"i\":3,\"id \":4,\"idd\":5,\"\":6}", m), 0);
@@ -460,7 +460,7 @@ static void round_trip(const unsigned char *bytes, size_t n)
     free(back);
 }
 
-TEST(any_bytes_come_back)
+TEST(any_bytes_are_written_and_read_back)
 {
     unsigned char bytes[512];
     for (unsigned i = 0; i < 256; i++)

@@ -6,24 +6,24 @@
 
 /* Opens a dispatcher with these options. It must fail with this error code, and the error message must contain this
  * text. */
-static void refused(const struct gd_options *o, int code, const char *words)
+static void refused(const struct gd_options *o, int code, const char *expected)
 {
     struct gd_dispatcher *d = (struct gd_dispatcher *)(uintptr_t)1;
     CHECK_EQ(gd_dispatcher_open(&d, o), code);
     CHECK(d == NULL);
-    CHECK_CONTAINS(gd_error_text(), words);
+    CHECK_CONTAINS(gd_error_text(), expected);
     CHECK_EQ(gd_run(o), code);
 }
 
-#define REFUSES(name, change, code, words) \
-    TEST(name)                             \
-    {                                      \
-        struct world w;                    \
-        world_open(&w, 2);                 \
-        change;                            \
-        refused(&w.o, code, words);        \
-        CHECK_EQ(w.exits, 0);              \
-        world_close(&w);                   \
+#define REFUSES(name, change, code, expected) \
+    TEST(name)                                \
+    {                                         \
+        struct world w;                       \
+        world_open(&w, 2);                    \
+        change;                               \
+        refused(&w.o, code, expected);        \
+        CHECK_EQ(w.exits, 0);                 \
+        world_close(&w);                      \
     }
 
 REFUSES(no_device_list, w.o.gpu_ids = NULL, GD_E_NO_DEVICES, "gpu_ids")

@@ -244,7 +244,7 @@ static void run_unlisted(void)
     world_close(&w);
 }
 
-TEST(a_directory_that_cannot_be_made_does_not_matter)
+TEST(a_run_works_without_a_directory_for_its_page)
 {
     enter();
     setenv("GPU_DISPATCH_JOBS", "/proc/nothing/here", 1);
@@ -252,7 +252,7 @@ TEST(a_directory_that_cannot_be_made_does_not_matter)
     CHECK_EQ(count_jobs(), 0);
 }
 
-TEST(a_link_in_the_place_of_the_directory_is_not_followed)
+TEST(a_link_in_place_of_the_directory_is_not_followed)
 {
     enter();
     CHECK_EQ(mkdir("trap", 0700), 0);
@@ -262,7 +262,7 @@ TEST(a_link_in_the_place_of_the_directory_is_not_followed)
     CHECK_LT(count_jobs(), 0);
 }
 
-TEST(a_limit_on_file_sizes_does_not_matter)
+TEST(a_run_works_with_a_limit_on_file_sizes)
 {
     struct world w;
     struct gd_observer *o;
@@ -375,7 +375,7 @@ TEST(an_observer_that_keeps_up_sees_each_task_once_in_order)
 TEST(the_counts_of_reads_during_a_run_add_up)
 {
     struct world w;
-    uint64_t told = 0, failures = 0;
+    uint64_t n_reported = 0, failures = 0;
     enter();
     world_open(&w, 2);
     w.o.job = "fast";
@@ -386,14 +386,14 @@ TEST(the_counts_of_reads_during_a_run_add_up)
     world_gate_open(w.page, 1);
     for (bool over = false; !over;) {
         const struct gd_snapshot *s = look(o);
-        told += s->n_tasks + s->tasks_missed;
+        n_reported += s->n_tasks + s->tasks_missed;
         failures += s->n_failures + s->failures_missed;
-        CHECK_EQ(told, s->stats->completed + s->stats->failed);
+        CHECK_EQ(n_reported, s->stats->completed + s->stats->failed);
         CHECK_EQ(failures, s->stats->failed);
         over = s->ended;
         sched_yield();
     }
-    CHECK_EQ(told, 10000);
+    CHECK_EQ(n_reported, 10000);
     CHECK_EQ(failures, 500);
     CHECK_EQ(world_join(&w), 0);
     gd_observer_close(&o);
@@ -558,7 +558,7 @@ TEST(loading)
     check_idle(&w, (struct idle_case){ 0, GD_IDLE_LOADING, 1, true });
 }
 
-TEST(nothing_left)
+TEST(no_tasks_left)
 {
     struct world w;
     enter();
@@ -569,7 +569,7 @@ TEST(nothing_left)
     check_idle(&w, (struct idle_case){ 1, GD_IDLE_AT_END, 3, false });
 }
 
-TEST(held_back_for_a_fuller_batch)
+TEST(waiting_for_a_full_batch)
 {
     struct world w;
     enter();
@@ -750,7 +750,7 @@ static pid_t stopped_observer(void)
     return child;
 }
 
-TEST_WITHIN(120, a_crowd_of_observers_changes_nothing)
+TEST_WITHIN(120, many_observers_change_nothing)
 {
     enum { CROWD = 500 };
     struct world w;

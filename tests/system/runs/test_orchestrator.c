@@ -229,7 +229,7 @@ TEST(sorted_by_name_if_requested)
     free(printed);
 }
 
-TEST(patterns_choose)
+TEST(patterns_choose_files)
 {
     begin();
     l.patterns = (const char *const[]){ "*.wav", "*.flac", NULL };
@@ -389,7 +389,7 @@ static double ten_minutes(void *user, const struct gd_report *r)
     return 600;
 }
 
-TEST(media_give_a_real_time_factor)
+TEST(media_lengths_give_a_real_time_factor)
 {
     begin();
     l.media_seconds = ten_minutes;
@@ -677,7 +677,7 @@ TEST(a_launch_that_cannot_start_is_not_valid)
     }
 }
 
-TEST(the_workload_beforehand)
+TEST(the_workload_can_be_estimated_before_a_launch)
 {
     struct gd_workload w = { .size = sizeof w };
     begin();

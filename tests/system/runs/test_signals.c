@@ -31,7 +31,7 @@ static void open_handling(struct world *w, unsigned n_gpus)
     w->o.handle_signals = true;
 }
 
-static void drains(int number)
+static void check_running_tasks_finish(int number)
 {
     struct world w;
     open_handling(&w, 2);
@@ -50,13 +50,13 @@ static void drains(int number)
     world_close(&w);
 }
 
-TEST(sigint_once_drains)
+TEST(one_sigint_lets_running_tasks_finish)
 {
-    drains(SIGINT);
+    check_running_tasks_finish(SIGINT);
 }
-TEST(sigterm_once_drains)
+TEST(one_sigterm_lets_running_tasks_finish)
 {
-    drains(SIGTERM);
+    check_running_tasks_finish(SIGTERM);
 }
 
 TEST(a_second_signal_ends_the_run_at_once)
@@ -220,7 +220,7 @@ TEST(ctrl_c_does_not_reach_the_workers)
     world_close(&w);
 }
 
-TEST(a_signal_after_the_run_is_not_swallowed)
+TEST(a_signal_after_the_run_reaches_the_program)
 {
     struct world w;
     struct sigaction own = { .sa_handler = own_handler };

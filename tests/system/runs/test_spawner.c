@@ -90,7 +90,7 @@ static struct gd_stats stats_of(struct spawned *s)
 
 /* --- starting and waiting --- */
 
-TEST(runs_to_its_end)
+TEST(a_run_ends_normally)
 {
     struct spawned s;
     spawned_open(&s, 2);

@@ -90,7 +90,7 @@ TEST(several_tasks_are_in_flight)
 }
 
 /* The answer of one task is delayed. Later tasks are answered before it, but not more than there is room for. */
-TEST(one_answer_is_held_back)
+TEST(one_answer_is_delayed)
 {
     struct job j;
     open_job(&j, "hold-one", NULL);
@@ -154,7 +154,7 @@ static size_t all_bytes(size_t i, char **bytes)
     return 256;
 }
 
-TEST(inputs_that_are_not_utf8_come_back)
+TEST(inputs_that_are_not_utf8_are_sent_back_unchanged)
 {
     static const char script[] =
         "import sys, json, os\n"
@@ -403,14 +403,14 @@ TEST(results_larger_than_inputs)
 
 /* --- start and end ---------------------------------------------------------- */
 
-static void setup_fails(const char *mode, const char *argument, const char *words)
+static void setup_fails(const char *mode, const char *argument, const char *expected)
 {
     struct job j;
     open_job(&j, mode, argument);
     GIVE(&j, "a", "b");
     CHECK_EQ(run_job(&j), GD_E_SETUP);
     CHECK_EQ(j.setup_fails, 1);
-    CHECK_CONTAINS(j.setup_error, words);
+    CHECK_CONTAINS(j.setup_error, expected);
     close_job(&j);
 }
 

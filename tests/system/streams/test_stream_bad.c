@@ -16,7 +16,7 @@ static size_t one_bad(size_t i, char **bytes)
 
 /* Runs one bad task among 200. Only the bad task fails, as a crash, and its report contains this text. Other tasks that
  * were in flight at the same time are run again. */
-static void bad_among_others(const char *input, int sig, int code, const char *words)
+static void bad_among_others(const char *input, int sig, int code, const char *expected)
 {
     struct job j;
     open_job(&j, NULL, NULL);
@@ -30,7 +30,7 @@ static void bad_among_others(const char *input, int sig, int code, const char *w
             FAIL("task %zu failed too: %s", i, j.finals[i].error);
     const struct final *f = &j.finals[bad_at];
     CHECK_EQ(f->failure, GD_FAILURE_CRASH);
-    CHECK_CONTAINS(f->error, words);
+    CHECK_CONTAINS(f->error, expected);
     CHECK_EQ(f->signal, sig);
     CHECK_EQ(f->exit_code, code);
     CHECK_GE(f->attempt, 3);
@@ -39,10 +39,10 @@ static void bad_among_others(const char *input, int sig, int code, const char *w
     close_job(&j);
 }
 
-#define BREAK(name, input, words)                             \
-    TEST(name)                                                \
-    {                                                         \
-        bad_among_others(input, 0, GD__EXIT_PROTOCOL, words); \
+#define BREAK(name, input, expected)                             \
+    TEST(name)                                                   \
+    {                                                            \
+        bad_among_others(input, 0, GD__EXIT_PROTOCOL, expected); \
     }
 
 BREAK(a_line_that_is_not_json, "hello",
@@ -145,7 +145,7 @@ static size_t one_in_fifty(size_t i, char **bytes)
     return i % 50 == 49 ? (size_t)asprintf(bytes, "%s", bad[i / 50 % 5]) : number(i, bytes);
 }
 
-TEST(many_deaths_and_nothing_is_lost)
+TEST(no_task_is_lost_when_many_programs_die)
 {
     struct job j;
     open_job(&j, NULL, NULL);

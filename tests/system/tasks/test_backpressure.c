@@ -71,7 +71,7 @@ static void count_final(struct world *w, const struct gd_report *r)
     atomic_fetch_add(&finals_seen, 1);
 }
 
-TEST(never_further_ahead_at_any_call)
+TEST(the_limit_holds_at_every_call_of_the_source)
 {
     struct world w;
     world_open(&w, 3);
@@ -248,14 +248,14 @@ static long peak_mib(void)
     return u.ru_maxrss / 1024;
 }
 
-TEST(a_large_queue_costs_nothing_until_it_is_used)
+TEST(an_unused_large_queue_uses_no_memory)
 {
     struct world w;
     if (TEST_SLOWDOWN > 1)
         SKIP("a sanitizer uses memory for every allocation");
     if (getenv("MALLOC_PERTURB_")) { /* with this setting the C library writes to all memory that it allocates */
         unsetenv("MALLOC_PERTURB_");
-        execl("/proc/self/exe", "again", "a_large_queue_costs_nothing_until_it_is_used", (char *)NULL);
+        execl("/proc/self/exe", "again", "an_unused_large_queue_uses_no_memory", (char *)NULL);
     }
     world_open(&w, 2);
     w.o.queue_size = 10 * 1000 * 1000; /* about 100 bytes per task */

@@ -25,7 +25,7 @@ TEST(each_task_has_its_own_result)
     world_close(&w);
 }
 
-TEST(sizes)
+TEST(batches_of_several_sizes)
 {
     static const unsigned sizes[] = { 2, 3, 16, 100 };
     for (unsigned k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -148,7 +148,7 @@ TEST(a_full_queue_ends_the_wait)
 
 /* --- out of memory --- */
 
-TEST(out_of_memory_splits_and_the_safe_size_is_remembered)
+TEST(a_batch_out_of_memory_is_split_and_the_safe_size_is_kept)
 {
     struct world w;
     open_batched(&w, 1, 16);
@@ -202,7 +202,7 @@ TEST(out_of_memory_without_batches_is_a_failure_that_may_be_retried)
 
 /* --- crashes and time limits in a batch --- */
 
-TEST(a_crash_in_a_batch_blames_the_right_one)
+TEST(a_crash_in_a_batch_charges_the_right_task)
 {
     struct world w;
     open_batched(&w, 2, 8);
@@ -216,7 +216,7 @@ TEST(a_crash_in_a_batch_blames_the_right_one)
     world_close(&w);
 }
 
-TEST(several_poison_tasks_in_batches)
+TEST(several_tasks_in_batches_kill_their_workers)
 {
     struct world w;
     open_batched(&w, 3, 8);
@@ -229,7 +229,7 @@ TEST(several_poison_tasks_in_batches)
     world_close(&w);
 }
 
-TEST(a_timeout_in_a_batch_blames_the_right_one)
+TEST(a_timeout_in_a_batch_charges_the_right_task)
 {
     struct world w;
     open_batched(&w, 1, 8);
@@ -244,7 +244,7 @@ TEST(a_timeout_in_a_batch_blames_the_right_one)
     world_close(&w);
 }
 
-TEST(a_polite_timeout_in_a_batch)
+TEST(a_task_in_a_batch_stops_at_its_time_limit)
 {
     struct world w;
     open_batched(&w, 1, 8);

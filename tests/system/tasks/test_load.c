@@ -77,7 +77,7 @@ TEST(the_last_of_three_long_tasks_goes_to_the_first_free_worker)
     check_shared(3);
 }
 
-TEST(load_ahead_is_a_bound)
+TEST(load_ahead_is_a_limit)
 {
     static const unsigned bounds[] = { 1, 2, 3, 10 };
     for (unsigned k = 0; k < 4; k++) {

@@ -57,11 +57,11 @@ static void all_sizes_in(bool in_place)
     world_close(&w);
 }
 
-TEST(sizes_in)
+TEST(payload_sizes)
 {
     all_sizes_in(false);
 }
-TEST(sizes_in_written_in_place)
+TEST(payload_sizes_written_in_place)
 {
     all_sizes_in(true);
 }
@@ -78,16 +78,16 @@ static void all_sizes_out(enum world_what what)
     world_close(&w);
 }
 
-TEST(sizes_out)
+TEST(result_sizes)
 {
     all_sizes_out(W_BYTES);
 }
-TEST(sizes_out_made_shorter)
+TEST(result_sizes_made_shorter)
 {
     all_sizes_out(W_IN_PLACE);
 }
 
-TEST(sizes_out_in_batches)
+TEST(result_sizes_in_batches)
 {
     struct world w;
     world_open(&w, 2);

@@ -60,7 +60,7 @@ TEST(a_free_worker_gets_the_next_task)
     world_close(&w);
 }
 
-TEST(a_late_worker_gets_its_part)
+TEST(a_worker_that_starts_late_gets_tasks)
 {
     struct world w;
     world_open(&w, 2);
@@ -149,7 +149,7 @@ TEST(chunks_with_more_tasks_than_the_total)
     world_close(&w);
 }
 
-TEST(by_size_deals_the_largest_first_in_turn)
+TEST(by_size_distributes_the_largest_first_in_turn)
 {
     struct world w;
     static const size_t sizes[] = { 100, 500, 300, 200, 600, 400 };
@@ -238,15 +238,15 @@ static void lost_worker(enum gd_placement placement, uint32_t what)
     world_close(&w);
 }
 
-TEST(a_lost_worker_s_chunk_moves)
+TEST(the_chunk_of_a_lost_worker_moves)
 {
     lost_worker(GD_PLACE_CHUNKS, W_ERROR);
 }
-TEST(a_lost_worker_s_share_by_size_moves)
+TEST(the_tasks_by_size_of_a_lost_worker_move)
 {
     lost_worker(GD_PLACE_BY_SIZE, W_ERROR);
 }
-TEST(a_lost_worker_s_tasks_of_a_custom_strategy_move)
+TEST(the_custom_tasks_of_a_lost_worker_move)
 {
     lost_worker(GD_PLACE_CUSTOM, W_SEGV);
 }

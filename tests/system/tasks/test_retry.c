@@ -142,7 +142,7 @@ TEST(the_delay_doubles)
 }
 
 /* The total time of a task begins with its first attempt, whether that attempt failed or crashed. */
-TEST(the_first_attempt_is_remembered)
+TEST(a_report_has_the_start_of_the_first_attempt)
 {
     const uint64_t delay_ms = 20;
     struct world w;

@@ -261,11 +261,11 @@ TEST(more_output_than_there_is_room_for)
 
 TEST(late_output_of_a_process_left_behind)
 {
-    static const char *const inputs[] = { "(read x <go; echo late; echo late >&2; echo written >told) & echo first",
-                                          "echo x >go; cat told; echo second", "echo third" };
+    static const char *const inputs[] = { "(read x <go; echo late; echo late >&2; echo written >written) & echo first",
+                                          "echo x >go; cat written; echo second", "echo third" };
     struct job *j = job(WORDS("{}"));
     make_fifo("go");
-    make_fifo("told");
+    make_fifo("written");
     j->inputs = inputs;
     j->n = 3;
     run_all(j);
@@ -527,18 +527,18 @@ TEST(timeout_of_a_command_that_ignores_the_request)
 
 TEST(no_process_keeps_running_without_a_dispatcher)
 {
-    struct job *j = job(WORDS("sleep 1000 & echo $! >told; sleep 1000; true #"));
+    struct job *j = job(WORDS("sleep 1000 & echo $! >written; sleep 1000; true #"));
     char pid[32] = "";
-    make_fifo("told");
+    make_fifo("written");
     const pid_t dispatcher = fork();
     CHECK_GE(dispatcher, 0);
     if (dispatcher == 0) {
         run(j);
         _exit(0);
     }
-    FILE *told = fopen("told", "re");
-    CHECK(told && fgets(pid, sizeof pid, told));
-    fclose(told);
+    FILE *written = fopen("written", "re");
+    CHECK(written && fgets(pid, sizeof pid, written));
+    fclose(written);
     const int fd = (int)syscall(SYS_pidfd_open, atoi(pid), 0);
     CHECK_GE(fd, 0);
     CHECK_EQ(kill(dispatcher, SIGKILL), 0);
@@ -549,12 +549,12 @@ TEST(no_process_keeps_running_without_a_dispatcher)
 
 /* ---- bad arguments ---- */
 
-static void expect_refused(char **argv, const char *words)
+static void expect_refused(char **argv, const char *expected)
 {
     struct job *j = job(WORDS("x"));
     j->o.worker_argv = argv;
     CHECK_EQ(gd_run(&j->o), GD_E_SETUP);
-    CHECK_CONTAINS(j->setup_error, words);
+    CHECK_CONTAINS(j->setup_error, expected);
 }
 
 TEST(invalid_arguments_of_the_host)

@@ -337,7 +337,7 @@ TEST(a_missing_program)
 
 /* The message of a report must name the worker. on_worker_exit has the worker as an argument, so its text does not name
  * it. */
-TEST(only_reports_name_the_worker_in_the_message_of_a_death)
+TEST(only_the_message_of_a_report_names_the_worker)
 {
     struct world w;
     world_open(&w, 1);

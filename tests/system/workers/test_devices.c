@@ -72,7 +72,7 @@ TEST(an_inherited_list_chooses_and_orders_devices)
     world_close(&w);
 }
 
-TEST(numbers_are_those_of_existing_devices)
+TEST(a_number_of_an_existing_device_means_that_device)
 {
     struct world w;
     setenv("GPU_DISPATCH_SIM", "2", 1);

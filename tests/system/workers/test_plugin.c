@@ -97,7 +97,7 @@ TEST(a_plugin_does_the_work)
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 
-TEST(a_plugin_s_errors_and_crashes)
+TEST(errors_and_crashes_of_a_plugin)
 {
     static const uint64_t numbers[] = { 1, 13, 3 }, deadly[] = { 1, 666, 3 };
     struct tally t = { .total = 3, .numbers = numbers }, u = { .total = 3, .numbers = deadly };
@@ -112,7 +112,7 @@ TEST(a_plugin_s_errors_and_crashes)
     CHECK_EQ(u.last_exit_code, 66);
 }
 
-TEST(a_plugin_s_setup_may_fail)
+TEST(the_setup_of_a_plugin_may_fail)
 {
     struct tally t = { .total = 5 };
     struct gd_options o = options(&t, plugin_path("plugin_double"));

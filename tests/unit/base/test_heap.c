@@ -32,7 +32,7 @@ TEST(a_heap_without_room_is_valid)
     gd__heap_destroy(&heap);
 }
 
-TEST(earliest_comes_first)
+TEST(the_earliest_timer_is_first)
 {
     open_heap(3);
     gd__heap_arm(&heap, &timers[0], 30);

@@ -17,12 +17,12 @@ static size_t make(uint16_t exit_code, uint16_t signal, const char *out, const c
     return sizeof head + head.out_size + head.err_size;
 }
 
-static void refuse(size_t size, const char *words)
+static void refuse(size_t size, const char *expected)
 {
     struct gd_command_output o = { .size = sizeof o };
     memset(&o, 0x55, sizeof o);
     CHECK_EQ(gd_command_read(data, size, &o), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), words);
+    CHECK_CONTAINS(gd_error_text(), expected);
     CHECK(o.out == NULL && o.err == NULL && o.out_size == 0 && o.err_size == 0 && o.exit_code == 0 && o.signal == 0);
 }
 

@@ -48,7 +48,7 @@ struct script {
     size_t again; /* before that, allocate a block of this size that is not used */
     size_t grow;  /* claim this many bytes more than the size */
     int code;     /* return value after the last task */
-    const char *words;
+    const char *error;
     char *bytes;
 };
 
@@ -81,7 +81,7 @@ static int next(void *user, struct gd_item *item)
     if (s->gated)
         until(&s->gate, 1);
     if (n >= s->n)
-        return s->words ? gd_item_error(item, "%s", s->words) : s->code;
+        return s->error ? gd_item_error(item, "%s", s->error) : s->code;
     return give(s, item, n);
 }
 
@@ -206,12 +206,12 @@ static bool all_are(const unsigned char *bytes, size_t n, unsigned char value)
     return true;
 }
 
-static void check_result(const struct rig *r, int code, const char *words)
+static void check_result(const struct rig *r, int code, const char *expected)
 {
-    const char *said;
-    CHECK_EQ(gd__feeder_result(r->f, &said), code);
-    if (words)
-        CHECK_CONTAINS(said, words);
+    const char *message;
+    CHECK_EQ(gd__feeder_result(r->f, &message), code);
+    if (expected)
+        CHECK_CONTAINS(message, expected);
 }
 
 /* Takes n payloads, checks them and releases them. */
@@ -229,7 +229,7 @@ static void take_and_check(struct rig *r, unsigned n, size_t size)
 
 /* --- number of tasks: the source checks that the feeder takes no more than allowed --- */
 
-TEST(nothing_is_taken_before_it_is_allowed)
+TEST(no_task_is_taken_before_it_is_allowed)
 {
     struct script s = { .n = 3 };
     struct rig r;
@@ -476,7 +476,7 @@ TEST(the_end_of_the_source_wakes_the_monitor)
 
 TEST(the_message_of_a_failure)
 {
-    struct script s = { .n = 1, .words = "the disk is gone" };
+    struct script s = { .n = 1, .error = "the disk is gone" };
     struct rig r;
     rig_open(&r, &s, MIB);
     allow(&r, QUEUE);
@@ -670,7 +670,7 @@ static unsigned count_open(unsigned *passed_on)
     return n;
 }
 
-TEST(its_descriptors_are_not_inherited)
+TEST(descriptors_of_the_feeder_are_not_inherited)
 {
     struct script s = { .n = 0 };
     struct rig r;

@@ -24,7 +24,7 @@ static char *write_entries(const char *text)
     return out;
 }
 
-TEST(words)
+TEST(keywords)
 {
     static const struct {
         const char *text;
@@ -120,7 +120,7 @@ TEST(missing_devices_are_named)
     static const struct {
         const char *spec;
         int error;
-        const char *words;
+        const char *error_text;
     } rows[] = { { "7", GD_E_NO_DEVICES, "no GPU 7: the GPUs are 0-3" },
                  { "0-9", GD_E_NO_DEVICES, "no GPU 4: the GPUs are 0-3" },
                  { "0-999999", GD_E_NO_DEVICES, "no GPU 4" },
@@ -137,7 +137,7 @@ TEST(missing_devices_are_named)
     setenv("GPU_DISPATCH_SIM", "4", 1);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CHECK_EQ(refused(rows[i].spec), rows[i].error);
-        CHECK_CONTAINS(gd_error_text(), rows[i].words);
+        CHECK_CONTAINS(gd_error_text(), rows[i].error_text);
     }
 }
 

@@ -298,7 +298,7 @@ TEST(vendor_names)
     CHECK_STR(gd_vendor_name((enum gd_vendor)99), "unknown");
 }
 
-TEST(closing_nothing)
+TEST(closing_null_does_nothing)
 {
     struct gd_devices *none = NULL;
     gd_devices_close(&none);

@@ -46,25 +46,25 @@ static void say(const char *lines)
     close(fd);
 }
 
-/* Stores reports as lines in a pipe. heard() waits for the next line. */
-struct ear {
+/* Stores reports as lines in a pipe. next_report() waits for the next line. */
+struct listener {
     int ends[2];
 };
 
-static void hear(void *user, const char *uuid, enum gd__health health, const char *why)
+static void store_report(void *user, const char *uuid, enum gd__health health, const char *why)
 {
-    const struct ear *e = user;
+    const struct listener *e = user;
     char line[256];
     const int n = snprintf(line, sizeof line, "%s: %s%s\n", uuid, why, health == GD__HEALTH_RESTART ? ": restart" : "");
     CHECK_EQ(write(e->ends[1], line, (size_t)n), n);
 }
 
-static void open_ear(struct ear *e)
+static void open_listener(struct listener *e)
 {
     CHECK_EQ(pipe2(e->ends, O_CLOEXEC), 0);
 }
 
-static const char *heard(struct ear *e)
+static const char *next_report(struct listener *e)
 {
     static char line[256];
     size_t n = 0;
@@ -92,28 +92,28 @@ static const char *expected(const char *uuid, const char *why)
 
 TEST(nothing_to_watch)
 {
-    struct ear e;
+    struct listener e;
     no_devices();
-    open_ear(&e);
-    CHECK_EQ(gd__health_subscribe(hear, &e), GD_E_UNSUPPORTED);
+    open_listener(&e);
+    CHECK_EQ(gd__health_subscribe(store_report, &e), GD_E_UNSUPPORTED);
     setenv("GPU_DISPATCH_SIM_XID", NOWHERE, 1);
-    CHECK_EQ(gd__health_subscribe(hear, &e), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd__health_subscribe(store_report, &e), GD_E_UNSUPPORTED);
     gd__health_unsubscribe(GD_E_UNSUPPORTED);
     gd__health_unsubscribe(12345);
 }
 
 static void check_simulated(bool fifo)
 {
-    struct ear e;
+    struct listener e;
     begin(fifo);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&e);
-    const int token = gd__health_subscribe(hear, &e);
+    open_listener(&e);
+    const int token = gd__health_subscribe(store_report, &e);
     CHECK_GE(token, 0);
     say("2 79\n");
-    CHECK_STR(heard(&e), expected(sim_uuid(2), "Xid 79 (GPU has fallen off the bus)"));
+    CHECK_STR(next_report(&e), expected(sim_uuid(2), "Xid 79 (GPU has fallen off the bus)"));
     say("GPU-by-name 12345\n"); /* the first writer has closed the file before */
-    CHECK_STR(heard(&e), "GPU-by-name: Xid 12345");
+    CHECK_STR(next_report(&e), "GPU-by-name: Xid 12345");
     gd__health_unsubscribe(token);
 }
 
@@ -129,26 +129,26 @@ TEST(from_a_file)
 
 TEST(earlier_lines_of_a_file)
 {
-    struct ear e;
+    struct listener e;
     begin(false);
     say("0 48\n1 74");
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
-    CHECK_STR(heard(&e), expected(sim_uuid(0), "Xid 48 (double-bit ECC error)"));
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
+    CHECK_STR(next_report(&e), expected(sim_uuid(0), "Xid 48 (double-bit ECC error)"));
     say("0\n"); /* completes the line "1 74" */
-    CHECK_STR(heard(&e), expected(sim_uuid(1), "Xid 740"));
+    CHECK_STR(next_report(&e), expected(sim_uuid(1), "Xid 740"));
 }
 
 TEST(errors_of_the_application_are_not_reported)
 {
-    struct ear e;
+    struct listener e;
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     say("0 13\n0 31\n0 32\n0 43\n0 45\n0 69\nrubbish\n\n0\n0 x\n9999999 79\n0 0\n1 94\n");
-    CHECK_STR(heard(&e), expected(sim_uuid(1), "Xid 94 (contained ECC error): restart"));
+    CHECK_STR(next_report(&e), expected(sim_uuid(1), "Xid 94 (contained ECC error): restart"));
 }
 
 /* Errors of NVIDIA's catalogue, grouped by the action that it recommends. */
@@ -159,12 +159,12 @@ TEST(errors_have_the_effect_that_the_catalogue_recommends)
     static const unsigned retire[] = {
         46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158
     };
-    struct ear e;
+    struct listener e;
     char line[64];
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) {
         snprintf(line, sizeof line, "X %u\n", ignored[i]);
         say(line);
@@ -173,7 +173,7 @@ TEST(errors_have_the_effect_that_the_catalogue_recommends)
         snprintf(line, sizeof line, "X %u\n", restart[i]);
         say(line);
         snprintf(line, sizeof line, "X: Xid %u (", restart[i]);
-        const char *text = heard(&e);
+        const char *text = next_report(&e);
         CHECK(strncmp(text, line, strlen(line)) == 0);
         CHECK_CONTAINS(text, "): restart");
     }
@@ -181,7 +181,7 @@ TEST(errors_have_the_effect_that_the_catalogue_recommends)
         snprintf(line, sizeof line, "X %u\n", retire[i]);
         say(line);
         snprintf(line, sizeof line, "X: Xid %u (", retire[i]);
-        const char *text = heard(&e);
+        const char *text = next_report(&e);
         CHECK(strncmp(text, line, strlen(line)) == 0);
         CHECK(!strstr(text, "restart"));
     }
@@ -189,41 +189,41 @@ TEST(errors_have_the_effect_that_the_catalogue_recommends)
 
 TEST(instances_of_a_failed_gpu)
 {
-    struct ear e;
+    struct listener e;
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     char gpu[96];
     snprintf(gpu, sizeof gpu, "%s", sim_uuid(1));
     setenv("GPU_DISPATCH_SIM", "2,mig=0/2", 1);
     struct gd_devices *list = devices("auto");
     say("1 79\n");
-    CHECK_STR(heard(&e), expected(gpu, "Xid 79 (GPU has fallen off the bus)"));
-    CHECK_STR(heard(&e), expected(device(list, 1).uuid, "Xid 79 (GPU has fallen off the bus)"));
-    CHECK_STR(heard(&e), expected(device(list, 2).uuid, "Xid 79 (GPU has fallen off the bus)"));
+    CHECK_STR(next_report(&e), expected(gpu, "Xid 79 (GPU has fallen off the bus)"));
+    CHECK_STR(next_report(&e), expected(device(list, 1).uuid, "Xid 79 (GPU has fallen off the bus)"));
+    CHECK_STR(next_report(&e), expected(device(list, 2).uuid, "Xid 79 (GPU has fallen off the bus)"));
     gd_devices_close(&list);
 }
 
 TEST(every_subscriber_gets_reports_until_it_unsubscribes)
 {
-    struct ear a, b;
+    struct listener a, b;
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&a);
-    open_ear(&b);
-    const int first = gd__health_subscribe(hear, &a), second = gd__health_subscribe(hear, &b);
+    open_listener(&a);
+    open_listener(&b);
+    const int first = gd__health_subscribe(store_report, &a), second = gd__health_subscribe(store_report, &b);
     CHECK(first >= 0 && second >= 0 && first != second);
     say("X 1\n");
-    CHECK_STR(heard(&a), "X: Xid 1");
-    CHECK_STR(heard(&b), "X: Xid 1");
+    CHECK_STR(next_report(&a), "X: Xid 1");
+    CHECK_STR(next_report(&b), "X: Xid 1");
     gd__health_unsubscribe(first);
     say("X 2\n");
-    CHECK_STR(heard(&b), "X: Xid 2");
-    const int third = gd__health_subscribe(hear, &a);
+    CHECK_STR(next_report(&b), "X: Xid 2");
+    const int third = gd__health_subscribe(store_report, &a);
     CHECK_GE(third, 0);
     say("X 3\n");
-    CHECK_STR(heard(&a), "X: Xid 3"); /* not 2 */
+    CHECK_STR(next_report(&a), "X: Xid 3"); /* not 2 */
     gd__health_unsubscribe(second);
     gd__health_unsubscribe(third);
 }
@@ -302,11 +302,11 @@ TEST(unsubscribing_waits_for_a_call_in_progress)
     CHECK_EQ(write(g.leave[1], "y", 1), 1);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(g.calls, 1);
-    struct ear e;
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    struct listener e;
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     say("X 3\n");
-    while (strcmp(heard(&e), "X: Xid 3") != 0)
+    while (strcmp(next_report(&e), "X: Xid 3") != 0)
         ;
     CHECK_EQ(g.calls, 1);
 }
@@ -316,53 +316,53 @@ static int own_token;
 static void unsubscribe_at_once(void *user, const char *uuid, enum gd__health health, const char *why)
 {
     gd__health_unsubscribe(own_token);
-    hear(user, uuid, health, why);
+    store_report(user, uuid, health, why);
 }
 
 TEST(a_callback_may_unsubscribe_itself)
 {
-    struct ear a, b;
+    struct listener a, b;
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&a);
-    open_ear(&b);
-    CHECK_GE(gd__health_subscribe(hear, &b), 0);
+    open_listener(&a);
+    open_listener(&b);
+    CHECK_GE(gd__health_subscribe(store_report, &b), 0);
     own_token = gd__health_subscribe(unsubscribe_at_once, &a);
     CHECK_GE(own_token, 0);
     say("X 1\nX 2\n");
-    CHECK_STR(heard(&b), "X: Xid 1");
-    CHECK_STR(heard(&b), "X: Xid 2");
-    CHECK_STR(heard(&a), "X: Xid 1");
+    CHECK_STR(next_report(&b), "X: Xid 1");
+    CHECK_STR(next_report(&b), "X: Xid 2");
+    CHECK_STR(next_report(&a), "X: Xid 1");
     CHECK_EQ(fcntl(a.ends[0], F_SETFL, O_NONBLOCK), 0);
-    CHECK_STR(heard(&a), "");
+    CHECK_STR(next_report(&a), "");
 }
 
 TEST(a_forked_child_may_subscribe_again)
 {
-    struct ear mine, theirs;
+    struct listener mine, theirs;
     if (UNDER_TSAN)
         SKIP("ThreadSanitizer does not allow threads after a fork");
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&mine);
-    open_ear(&theirs);
-    const int token = gd__health_subscribe(hear, &mine);
+    open_listener(&mine);
+    open_listener(&theirs);
+    const int token = gd__health_subscribe(store_report, &mine);
     CHECK_GE(token, 0);
     char own[80];
     snprintf(own, sizeof own, "/tmp/gd-health-%d-child", (int)getpid());
     unlink(own);
     CHECK_EQ(mkfifo(own, 0600), 0);
     say("X 4\n");
-    CHECK_STR(heard(&mine), "X: Xid 4"); /* the thread is running */
+    CHECK_STR(next_report(&mine), "X: Xid 4"); /* the thread is running */
     await_others_asleep();
     const pid_t pid = fork();
     if (pid == 0) {
         gd__health_unsubscribe(token);
         setenv("GPU_DISPATCH_SIM_XID", own, 1);
-        CHECK_GE(gd__health_subscribe(hear, &theirs), 0);
+        CHECK_GE(gd__health_subscribe(store_report, &theirs), 0);
         snprintf(path, sizeof path, "%s", own);
         say("X 5\n");
-        CHECK_STR(heard(&theirs), "X: Xid 5");
+        CHECK_STR(next_report(&theirs), "X: Xid 5");
         exit(0);
     }
     int status = 0;
@@ -370,7 +370,7 @@ TEST(a_forked_child_may_subscribe_again)
     unlink(own);
     CHECK_EQ(status, 0);
     say("X 6\n");
-    CHECK_STR(heard(&mine), "X: Xid 6");
+    CHECK_STR(next_report(&mine), "X: Xid 6");
 }
 
 /* The thread that got the signal. It must be the main thread, because the watching thread blocks signals. */
@@ -384,19 +384,19 @@ static void take_signal(int signal)
 
 TEST(the_watching_thread_blocks_signals)
 {
-    struct ear e;
+    struct listener e;
     sigset_t usr1, before;
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&e);
+    open_listener(&e);
     signal(SIGUSR1, take_signal);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     sigemptyset(&usr1);
     sigaddset(&usr1, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &usr1, &before); /* now only another thread could get the signal */
     kill(getpid(), SIGUSR1);
     say("X 1\n");
-    CHECK_STR(heard(&e), "X: Xid 1");
+    CHECK_STR(next_report(&e), "X: Xid 1");
     CHECK_EQ(taken_by, 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     CHECK_EQ(taken_by, gettid());
@@ -404,14 +404,14 @@ TEST(the_watching_thread_blocks_signals)
 
 TEST(no_thread_can_be_started)
 {
-    struct ear e;
+    struct listener e;
     begin(true);
     setenv("GPU_DISPATCH_SIM_XID", path, 1);
-    open_ear(&e);
+    open_listener(&e);
     int rc, failures = 0;
     for (unsigned long nth = 1;; nth++) {
         gd__fault_begin(nth);
-        rc = gd__health_subscribe(hear, &e);
+        rc = gd__health_subscribe(store_report, &e);
         gd__fault_begin(0);
         if (rc >= 0)
             break;
@@ -420,7 +420,7 @@ TEST(no_thread_can_be_started)
     }
     CHECK_EQ(failures, 2); /* the allocation of the subscription, and the start of the thread */
     say("X 1\n");
-    CHECK_STR(heard(&e), "X: Xid 1");
+    CHECK_STR(next_report(&e), "X: Xid 1");
 }
 
 /* --- NVML --- */
@@ -437,79 +437,79 @@ static void use_nvml(const char *library)
 
 TEST(nvml_events)
 {
-    struct ear e;
+    struct listener e;
     use_nvml("fake_nvml");
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     say("0 31\n1 79\n");
-    CHECK_STR(heard(&e), "GPU-fa1: Xid 79 (GPU has fallen off the bus)");
+    CHECK_STR(next_report(&e), "GPU-fa1: Xid 79 (GPU has fallen off the bus)");
 }
 
 TEST(nvml_events_of_an_old_library)
 {
-    struct ear e;
+    struct listener e;
     use_nvml("fake_nvml_old");
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     say("1 48\n");
-    CHECK_STR(heard(&e), "GPU-fa1: Xid 48 (double-bit ECC error)");
+    CHECK_STR(next_report(&e), "GPU-fa1: Xid 48 (double-bit ECC error)");
 }
 
 TEST(nvml_without_events)
 {
-    struct ear e;
+    struct listener e;
     use_nvml("fake_nvml_bare");
-    open_ear(&e);
-    CHECK_EQ(gd__health_subscribe(hear, &e), GD_E_UNSUPPORTED);
+    open_listener(&e);
+    CHECK_EQ(gd__health_subscribe(store_report, &e), GD_E_UNSUPPORTED);
 }
 
 TEST(nvml_whose_devices_have_no_events)
 {
-    struct ear e;
+    struct listener e;
     use_nvml("fake_nvml");
     unsetenv("FAKE_NVML_EVENTS");
-    open_ear(&e);
-    CHECK_EQ(gd__health_subscribe(hear, &e), GD_E_UNSUPPORTED);
-    CHECK_EQ(gd__health_subscribe(hear, &e), GD_E_UNSUPPORTED);
+    open_listener(&e);
+    CHECK_EQ(gd__health_subscribe(store_report, &e), GD_E_UNSUPPORTED);
+    CHECK_EQ(gd__health_subscribe(store_report, &e), GD_E_UNSUPPORTED);
 }
 
 TEST(nvml_instances)
 {
-    struct ear e;
+    struct listener e;
     use_nvml("fake_nvml");
     setenv("FAKE_NVML_MIG", "1:3", 1);
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     say("1 94 4 0\n"); /* an error of one instance */
-    CHECK_STR(heard(&e), "MIG-fa11: Xid 94 (contained ECC error): restart");
+    CHECK_STR(next_report(&e), "MIG-fa11: Xid 94 (contained ECC error): restart");
     say("1 95\n"); /* an error of the whole GPU */
-    CHECK_STR(heard(&e), "GPU-fa1: Xid 95 (uncontained ECC error)");
-    CHECK_STR(heard(&e), "MIG-fa10: Xid 95 (uncontained ECC error)");
-    CHECK_STR(heard(&e), "MIG-fa11: Xid 95 (uncontained ECC error)");
-    CHECK_STR(heard(&e), "MIG-fa12: Xid 95 (uncontained ECC error)");
+    CHECK_STR(next_report(&e), "GPU-fa1: Xid 95 (uncontained ECC error)");
+    CHECK_STR(next_report(&e), "MIG-fa10: Xid 95 (uncontained ECC error)");
+    CHECK_STR(next_report(&e), "MIG-fa11: Xid 95 (uncontained ECC error)");
+    CHECK_STR(next_report(&e), "MIG-fa12: Xid 95 (uncontained ECC error)");
 }
 
 TEST(nvml_loses_a_gpu_and_still_watches_the_others)
 {
-    struct ear e;
+    struct listener e;
     use_nvml("fake_nvml");
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     say("1 0\n");
-    CHECK_STR(heard(&e), "GPU-fa1: the driver has lost the GPU");
+    CHECK_STR(next_report(&e), "GPU-fa1: the driver has lost the GPU");
     say("0 79\n"); /* NVML cannot give the name of either GPU any more */
-    CHECK_STR(heard(&e), "GPU-fa0: Xid 79 (GPU has fallen off the bus)");
+    CHECK_STR(next_report(&e), "GPU-fa0: Xid 79 (GPU has fallen off the bus)");
 }
 
 TEST(nvml_gpu_lost_with_its_instances)
 {
-    struct ear e;
+    struct listener e;
     use_nvml("fake_nvml");
     setenv("FAKE_NVML_MIG", "1:3", 1);
-    open_ear(&e);
-    CHECK_GE(gd__health_subscribe(hear, &e), 0);
+    open_listener(&e);
+    CHECK_GE(gd__health_subscribe(store_report, &e), 0);
     say("1 79 4 0\n"); /* the instance can no longer be determined: report the whole GPU */
-    CHECK_STR(heard(&e), "GPU-fa1: Xid 79 (GPU has fallen off the bus)");
+    CHECK_STR(next_report(&e), "GPU-fa1: Xid 79 (GPU has fallen off the bus)");
 }
 
 TEST_MAIN()

@@ -46,7 +46,7 @@ TEST(devices_are_sorted_by_bus_and_described)
 TEST(libraries_that_cannot_be_used)
 {
     static const struct {
-        const char *library, *words;
+        const char *library, *error_text;
     } rows[] = { { "no_such_library", ".so not found" },
                  { "fake_nvml_broken", "too old: it lacks nvmlDeviceGetMemoryInfo" },
                  { "plugin_nothing", "too old: it lacks nvmlInit_v2" } };
@@ -56,7 +56,7 @@ TEST(libraries_that_cannot_be_used)
         CHECK_EQ(gd_devices_count(list), 0);
         gd_devices_close(&list);
         CHECK_EQ(refused("auto"), GD_E_NO_DEVICES);
-        CHECK_CONTAINS(gd_error_text(), rows[i].words);
+        CHECK_CONTAINS(gd_error_text(), rows[i].error_text);
     }
     use("fake_nvml");
     setenv("FAKE_NVML_INIT", "9", 1);

@@ -36,13 +36,13 @@ static void done(int gpu, uint64_t start_ns, uint64_t end_ns)
 }
 
 static void failed(int gpu, uint64_t start_ns, uint64_t end_ns, enum gd_failure failure, const char *input,
-                   const char *words)
+                   const char *error)
 {
     struct gd_report r = report(gpu, start_ns, end_ns);
     r.failure = failure;
     r.input = input;
     r.input_size = input ? strlen(input) : 0;
-    r.error = words;
+    r.error = error;
     CHECK_EQ(gd_balancer_add(b, &r, 0), 0);
 }
 
@@ -355,11 +355,11 @@ TEST(an_input_that_is_not_text_is_named_by_its_number)
 
 TEST(long_names_and_messages_are_cut)
 {
-    static char input[5000], words[5000];
+    static char input[5000], error[5000];
     memset(input, 'i', sizeof input - 1);
-    memset(words, 'w', sizeof words - 1);
+    memset(error, 'w', sizeof error - 1);
     open_for(1, 0);
-    failed(0, 1, 2, GD_FAILURE_ERROR, input, words);
+    failed(0, 1, 2, GD_FAILURE_ERROR, input, error);
     const char *text = gd_balancer_error(b, 0);
     CHECK_EQ(strlen(text), 319);
     CHECK_EQ(strncmp(text, "...iii", 6), 0);
@@ -396,21 +396,21 @@ TEST(a_failure_of_an_unknown_kind_is_an_error)
 
 /* --- progress --- */
 
-struct told {
+struct progress_calls {
     unsigned calls;
     struct gd_balance last;
 };
 
 static void on_progress(void *user, const struct gd_balance *now)
 {
-    struct told *t = user;
+    struct progress_calls *t = user;
     t->calls++;
     t->last = *now;
 }
 
 TEST(progress_at_every_result)
 {
-    struct told t = { 0 };
+    struct progress_calls t = { 0 };
     open_for(1, 3);
     gd_balancer_on_progress(b, on_progress, &t, 0);
     done(0, 1 * S, 2 * S);
@@ -430,7 +430,7 @@ TEST(progress_at_every_result)
 
 TEST(progress_has_a_minimum_interval_except_at_the_end)
 {
-    struct told t = { 0 };
+    struct progress_calls t = { 0 };
     open_for(1, 10);
     gd_balancer_on_progress(b, on_progress, &t, 3600 * 1000);
     for (int i = 0; i < 8; i++)

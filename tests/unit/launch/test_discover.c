@@ -618,7 +618,7 @@ TEST(every_failure_is_reported)
     make_deep(40, "x.wav");
     what.recursive = what.follow = a_last = true;
     PATTERNS("*.wav", "y*");
-    int failed = 0, told = 0;
+    int failed = 0, n_reported = 0;
     const int lowest = dup(0);
     close(lowest);
     for (unsigned long nth = 1;; nth++) {
@@ -631,13 +631,13 @@ TEST(every_failure_is_reported)
         CHECK(r == 0 || r == GD_E_NO_MEMORY);
         CHECK(r < 0 || n_problems > 0 || n_found == 80);
         failed += r < 0;
-        told += r == 0 && n_problems > 0;
+        n_reported += r == 0 && n_problems > 0;
         const int after = dup(0);
         CHECK_EQ(after, lowest); /* every descriptor is closed */
         close(after);
     }
     CHECK_GT(failed, 5);
-    CHECK_GT(told, 40);
+    CHECK_GT(n_reported, 40);
     CHECK_EQ(n_found, 80);
 }
 

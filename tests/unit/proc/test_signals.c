@@ -19,7 +19,7 @@ static int new_eventfd(void)
 }
 
 /* Returns how many signals the subscriber was notified of since the last call. */
-static int told(int fd)
+static int notifications(int fd)
 {
     uint64_t n = 0;
 
@@ -76,10 +76,10 @@ TEST(both_signals_are_reported)
     int fd = new_eventfd(), token = subscribed(fd);
 
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(notifications(fd), 1);
     raise(SIGTERM);
     raise(SIGINT);
-    CHECK_EQ(told(fd), 2);
+    CHECK_EQ(notifications(fd), 2);
     gd__signals_unsubscribe(token);
 }
 
@@ -99,12 +99,12 @@ TEST(two_subscribers)
 
     CHECK_NE(token_a, token_b);
     raise(SIGINT);
-    CHECK_EQ(told(a), 1);
-    CHECK_EQ(told(b), 1);
+    CHECK_EQ(notifications(a), 1);
+    CHECK_EQ(notifications(b), 1);
     gd__signals_unsubscribe(token_a);
     raise(SIGINT);
-    CHECK_EQ(told(a), 0);
-    CHECK_EQ(told(b), 1);
+    CHECK_EQ(notifications(a), 0);
+    CHECK_EQ(notifications(b), 1);
     gd__signals_unsubscribe(token_b);
     CHECK(handler_is(SIGINT, SIG_DFL));
 }
@@ -121,7 +121,7 @@ TEST(previous_handlers_are_restored)
 
         raise(SIGINT);
         raise(SIGTERM);
-        CHECK_EQ(told(fd), 2);
+        CHECK_EQ(notifications(fd), 2);
         CHECK_EQ(theirs_called, i);
         gd__signals_unsubscribe(token);
         raise(SIGINT);
@@ -154,7 +154,7 @@ TEST(a_handler_installed_after_ours_stays)
 
     signal(SIGINT, theirs);
     raise(SIGINT);
-    CHECK_EQ(told(fd), 0);
+    CHECK_EQ(notifications(fd), 0);
     gd__signals_unsubscribe(token);
     CHECK(handler_is(SIGINT, theirs));
     CHECK(handler_is(SIGTERM, SIG_DFL));
@@ -176,17 +176,17 @@ TEST(a_handler_that_calls_ours_causes_no_endless_loop)
 
     CHECK_EQ(sigaction(SIGINT, &a, &ours), 0);
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(notifications(fd), 1);
     gd__signals_unsubscribe(token);
     raise(SIGINT);
     CHECK_EQ(theirs_called, 2);
     token = subscribed(fd);
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(notifications(fd), 1);
     gd__signals_unsubscribe(token);
     raise(SIGINT);
     CHECK_EQ(theirs_called, 3);
-    CHECK_EQ(told(fd), 0);
+    CHECK_EQ(notifications(fd), 0);
 }
 
 /* The program removes its handler after we have unsubscribed. Then our handler is active again. It must act like the
@@ -223,7 +223,7 @@ TEST(too_many_subscribers)
         tokens[i] = subscribed(fd);
     CHECK_EQ(gd__signals_subscribe(fd), GD_E_BUSY);
     raise(SIGINT);
-    CHECK_EQ(told(fd), GD__SIGNAL_SUBSCRIBERS);
+    CHECK_EQ(notifications(fd), GD__SIGNAL_SUBSCRIBERS);
     gd__signals_unsubscribe(tokens[7]);
     CHECK_EQ(subscribed(fd), tokens[7]);
     for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++)
@@ -245,7 +245,7 @@ TEST(bad_use)
     gd__signals_unsubscribe(token);
     gd__signals_unsubscribe(token); /* must not remove the other subscriber */
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(notifications(fd), 1);
     gd__signals_unsubscribe(other);
 }
 
@@ -261,9 +261,9 @@ TEST(a_fork_does_not_notify_its_parent)
     int fd = new_eventfd(), token = subscribed(fd);
 
     CHECK_EQ(end_of_fork(raise_sigint, fd), SIGINT);
-    CHECK_EQ(told(fd), 0);
+    CHECK_EQ(notifications(fd), 0);
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(notifications(fd), 1);
     gd__signals_unsubscribe(token);
 }
 
@@ -291,8 +291,8 @@ static void subscribe_in_fork(int parents_fd)
     int fd = new_eventfd(), token = subscribed(fd);
 
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
-    CHECK_EQ(told(parents_fd), 0);
+    CHECK_EQ(notifications(fd), 1);
+    CHECK_EQ(notifications(parents_fd), 0);
     gd__signals_unsubscribe(token);
     CHECK(handler_is(SIGINT, theirs));
     CHECK(handler_is(SIGTERM, SIG_DFL));
@@ -305,7 +305,7 @@ TEST(a_fork_may_subscribe)
 
     CHECK_EQ(end_of_fork(subscribe_in_fork, fd), 0);
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(notifications(fd), 1);
     gd__signals_unsubscribe(token);
 }
 
@@ -346,9 +346,9 @@ TEST(nothing_is_written_after_unsubscribing)
         int fd = new_eventfd();
 
         gd__signals_unsubscribe(subscribed(fd));
-        told(fd);
+        notifications(fd);
         sched_yield();
-        CHECK_EQ(told(fd), 0);
+        CHECK_EQ(notifications(fd), 0);
         close(fd);
     }
     storm_over = true;
@@ -437,7 +437,7 @@ static void *come_and_go(void *unused)
         int fd = new_eventfd(), token = subscribed(fd);
 
         raise(SIGTERM); /* this thread handles the signal before raise() returns */
-        CHECK_GE(told(fd), 1);
+        CHECK_GE(notifications(fd), 1);
         gd__signals_unsubscribe(token);
         close(fd);
     }
@@ -473,7 +473,7 @@ TEST(failing_calls_change_nothing)
     gd__fault_begin(0);
     int token = subscribed(fd);
     raise(SIGINT);
-    CHECK_EQ(told(fd), 1);
+    CHECK_EQ(notifications(fd), 1);
     gd__signals_unsubscribe(token);
 #endif
 }

@@ -450,7 +450,7 @@ TEST(a_reader_sees_complete_parts_and_every_task_once)
     struct gd__page *p = open_page();
     struct gd__reader r;
     pthread_t thread;
-    uint64_t last = 0, told = 0, next = 0, last_worker = 0;
+    uint64_t last = 0, n_reported = 0, next = 0, last_worker = 0;
     bool over = false;
     open_reader(&r, p);
     CHECK_EQ(pthread_create(&thread, NULL, hammer, p), 0);
@@ -470,8 +470,8 @@ TEST(a_reader_sees_complete_parts_and_every_task_once)
             next = id_at(&r, i) + 1;
             CHECK_EQ(next, r.tasks.seen - r.tasks.n + i + 1);
         }
-        told += r.tasks.n + r.tasks.missed;
-        CHECK_EQ(told, r.run.tasks_ended);
+        n_reported += r.tasks.n + r.tasks.missed;
+        CHECK_EQ(n_reported, r.run.tasks_ended);
     }
     CHECK_EQ(last, ROUNDS);
     CHECK_EQ(pthread_join(thread, NULL), 0);

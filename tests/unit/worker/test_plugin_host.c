@@ -69,11 +69,11 @@ TEST(plugin_does_tasks)
     CHECK_EQ(f->exit_code, 0);
 }
 
-static void expect_refused(const char *argument, const char *words)
+static void expect_refused(const char *argument, const char *expected)
 {
     start_host(argument);
     CHECK_EQ(next(), GD__R_SETUP_FAILED);
-    CHECK_CONTAINS(f->bytes, words);
+    CHECK_CONTAINS(f->bytes, expected);
     CHECK_EQ(next(), 0);
     CHECK_EQ(f->exit_code, GD__EXIT_SETUP);
 }
