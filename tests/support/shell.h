@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tests of the command, through a shell as a person would use it:
+ * For tests of the command. They run it in a shell, as a person does:
  *
  *     struct ran r = sh("seq 3 | gpu-dispatch run --gpus sim:2 -k -- echo got {}");
  *     CHECK_EQ(r.status, 0);

@@ -13,13 +13,13 @@
 
 #include "support/test.h"
 
-static bool small_disk_tell(const char *path, const char *text)
+static bool small_disk_write(const char *path, const char *text)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
-    const bool told = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    const bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
     if (fd >= 0)
         close(fd);
-    return told;
+    return written;
 }
 
 /* Root may mount a file system directly. Other users may mount one in their own user namespace. */
@@ -32,9 +32,9 @@ static bool small_disk_allowed(void)
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
         return false;
     snprintf(map, sizeof map, "0 %u 1", user);
-    bool told = small_disk_tell("/proc/self/uid_map", map) && small_disk_tell("/proc/self/setgroups", "deny");
+    bool written = small_disk_write("/proc/self/uid_map", map) && small_disk_write("/proc/self/setgroups", "deny");
     snprintf(map, sizeof map, "0 %u 1", group);
-    return told && small_disk_tell("/proc/self/gid_map", map);
+    return written && small_disk_write("/proc/self/gid_map", map);
 }
 
 /* Mounts the file system at a directory, which is created. */

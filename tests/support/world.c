@@ -378,7 +378,7 @@ static struct world_page *make_page(void)
 {
     char path[64];
     const int low = memfd_create("world", MFD_CLOEXEC);
-    const int fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* some tests close the standard streams */
+    const int fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* above the streams that tests close */
     close(low);
     MUST(fd >= 0 && ftruncate(fd, sizeof(struct world_page)) == 0, "memfd: %s", strerror(errno));
     void *p = mmap(NULL, sizeof(struct world_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

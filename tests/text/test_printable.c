@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text of any origin, made safe to print on a terminal.
+ * How text of any origin is made safe to print on a terminal.
  */
 #include "support/test.h"
 
@@ -73,7 +73,7 @@ TEST(nothing_is_cut_within_a_character)
     CHECK_EQ(out[0], 'x');
 }
 
-TEST(there_is_no_blank_at_the_end)
+TEST(the_text_does_not_end_with_a_blank)
 {
     char out[3];
     CHECK_EQ(gd__text_fit(out, sizeof out, "a b", 3), 1);
