@@ -83,9 +83,11 @@ struct gd_command_fill {
     size_t size;         /* sizeof(struct gd_command_fill) */
     const char *payload; /* the arguments, with a NUL between them */
     size_t payload_size;
-    uint64_t task_id; /* {#} is task_id + 1 */
-    unsigned slot;    /* {%}, from 1 */
-    int gpu_id;       /* {gpu} */
+    uint64_t task_id;   /* {#} is task_id + 1 */
+    unsigned slot;      /* {%}, from 1 */
+    int gpu_id;         /* {gpu}, if n_gpus is 0 */
+    const int *gpu_ids; /* {gpu} for a worker with several devices: "0,1" */
+    size_t n_gpus;
 };
 
 /* Parses a template. Copies everything in spec. Returns 0 or a negative code. Release with gd_command_close(). */

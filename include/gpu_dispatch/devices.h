@@ -96,14 +96,16 @@ struct gd_device_process {
  *   NULL           every device that this process may use; the list may be empty
  *   "auto", "all"  the same, but if there are no devices the call fails with GD_E_NO_DEVICES
  *   "0,2", "0-3"   devices by number, in this order; numbers and ranges may be mixed
+ *   "0+1,2+3"      groups: each worker of a run gets the devices of one group; see gd_options.gpus_per_worker
  *   "GPU-8d2f"     a device by UUID, or by the beginning of a UUID if only one device matches; also "MIG-..."
  *   "0:1"          MIG instance 1 of GPU 0
  *   "sim:4"        four simulated devices, on any machine
  *   "cpu", "cpu:8" workers without a device
  *
  * Returns 0. Returns GD_E_NO_DEVICES if a device does not exist, and GD_E_INVALID if spec has a wrong form, a UUID
- * matches several devices or a device is listed twice. The error message names the device. If the device does not
- * exist, the message also lists the devices that exist. Release with gd_devices_close(). */
+ * matches several devices, a device is listed twice or a group contains a MIG instance. The error message names the
+ * device. If the device does not exist, the message also lists the devices that exist. Release with gd_devices_close().
+ */
 int gd_devices_open(struct gd_devices **out, const char *spec);
 
 void gd_devices_close(struct gd_devices **list); /* sets *list to NULL; NULL is allowed */

@@ -160,6 +160,15 @@ enum gd_orphans {
     GD_ORPHANS_REAP = 2,
 };
 
+/* How CUDA_VISIBLE_DEVICES (on AMD: ROCR_VISIBLE_DEVICES) names the devices of a worker. */
+enum gd_visible_devices {
+    GD_VISIBLE_UUID = 0, /* by UUID, which means the same device in every process */
+    /* By index, for programs that cannot read UUIDs: the place by PCI bus id among the devices that this process can
+     * open, which is how CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID. That variable is set too. MIG instances have no
+     * index and are refused. */
+    GD_VISIBLE_INDEX = 1,
+};
+
 /* The options of a run. Begin with GD_OPTIONS_INIT, which sets the defaults. The comments name every
  * default that is not 0, NULL or false. gd_dispatcher_open() copies everything, including strings and arrays; only the
  * objects behind user and journal must stay valid. */
@@ -167,10 +176,12 @@ struct gd_options {
     size_t size; /* sizeof(struct gd_options) */
 
     /* devices and workers */
-    const char *gpus;   /* "auto", "0,2", "GPU-8d2f", "sim:4", "cpu:8": see gd_devices_open(). Or set gpu_ids: */
+    /* "auto", "0,2", "0+1,2+3" (groups), "GPU-8d2f", "sim:4", "cpu:8": see gd_devices_open(). Or set gpu_ids. */
+    const char *gpus;
     const int *gpu_ids; /* device numbers; if the workers need no device, any numbers are accepted */
     size_t n_gpus;
-    unsigned workers_per_gpu; /* default 1; 0: as many as fit into the free device memory, with model_bytes each */
+    unsigned workers_per_gpu; /* default 1; 0: as many as fit into the free device memory, with model_bytes each; a
+                                 device on which not even one fits is left out */
     uint64_t model_bytes;     /* see workers_per_gpu */
     bool any_cpu;       /* true: workers run on any CPU; false: on the CPUs near their device, if those are known */
     const char *plugin; /* path of a worker plugin; NULL: this program is the worker too (gd_worker_main) */
@@ -234,7 +245,8 @@ struct gd_options {
     /* A worker process ended unexpectedly. It is replaced unless given_up is true. */
     void (*on_worker_exit)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
     /* A device is no longer used: it was lost twice in a row, the driver reported an error, or none of its workers is
-     * left. */
+     * left. In a group, this is called for the device that the driver named, and on_device_idle for the others. If it
+     * is not known which device failed, this is called for each of them. */
     void (*on_device_out)(void *user, int gpu_id, const char *why);
     /* A worker wrote text to fd 1 or 2 (GD_OUTPUT_CAPTURE). text is borrowed and has no NUL at its end. */
     void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
@@ -253,6 +265,17 @@ struct gd_options {
     /* A task was skipped because the journal has its result. Called on the source's thread, between two calls of the
      * source. */
     void (*on_skip)(void *user, const struct gd_skipped *skipped);
+
+    /* How many devices each worker sees. Groups are formed from the chosen devices, the best-connected first. Each
+     * group has workers_per_gpu workers; with model_bytes, as many as fit on each of its devices. 0 (default): one
+     * device per worker, or the groups that are written in gpus ("0+1,2+3"). */
+    unsigned gpus_per_worker;
+    enum gd_visible_devices visible_devices;
+
+    /* A device that was chosen and works is not used: it is left over when groups are formed, not even one worker of
+     * model_bytes fits on it, or another device of its group is out of use. The first two are reported when the run
+     * begins, before any other callback. */
+    void (*on_device_idle)(void *user, int gpu_id, const char *why);
 };
 
 #define GD_OPTIONS_INIT                                                                                     \
@@ -374,6 +397,10 @@ int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out);
 /* Copies the figures of the first max workers to out. Returns how many workers there are in all. element_size is
  * sizeof(struct gd_worker_stats). */
 int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max);
+
+/* Copies the numbers of the first max devices of a worker to out. Returns how many it has. The first one is its gpu_id.
+ * May be called from any thread. */
+int gd_dispatcher_worker_gpus(const struct gd_dispatcher *d, unsigned worker_id, int *out, size_t max);
 
 /* Sets total_tasks after the dispatcher was opened. May be called from any thread. Before the run this is the same as
  * setting gd_options.total_tasks, so GD_PLACE_CHUNKS uses the new total. */

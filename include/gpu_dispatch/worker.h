@@ -62,12 +62,16 @@ struct gd_result; /* the result of one task, filled by the worker */
 struct gd_setup {
     size_t size;      /* sizeof(struct gd_setup) in the library */
     int worker_id;    /* index of the worker: 0, 1, ... */
-    int gpu_id;       /* number of the device in the dispatcher; inside this process the device is number 0 */
+    int gpu_id;       /* number of the (first) device in the dispatcher; inside this process the device is number 0 */
     uint64_t seed;    /* base_seed + gpu_id */
     const void *args; /* gd_options.setup_args, the same for every worker; valid until the process ends */
     size_t args_size;
     unsigned restarts;   /* number of earlier processes of this worker */
     unsigned batch_size; /* the most tasks that process_batch gets at once */
+    /* Numbers of all devices of this worker in the dispatcher; the first is gpu_id. Inside this process they are number
+     * 0 to n_gpus - 1, in this order. */
+    const int *gpu_ids;
+    size_t n_gpus;
 };
 
 struct gd_task {
@@ -126,6 +130,10 @@ const struct gd_worker_ops *gd_plugin_worker(void);
 
 int gd_worker_id(const struct gd_worker *w);
 int gd_worker_gpu_id(const struct gd_worker *w);
+
+/* Returns the numbers of all devices of this worker, as gd_setup.gpu_ids, and sets *n to how many there are. Valid until
+ * the process ends. */
+const int *gd_worker_gpu_ids(const struct gd_worker *w, size_t *n);
 
 /* Store and return a pointer for your own use. The library does not use it. */
 void gd_worker_set_user(struct gd_worker *w, void *user);

@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 
-enum { MOST_POSITION = 1000000 };
+enum { MOST_POSITION = 1000000, MOST_GPUS = 32, NUMBER_MAX = 16 };
 
 /* ---- parsing ---- */
 
@@ -407,6 +407,21 @@ static void fill_number(const struct gd_command *c, const struct writer *s, stru
     s->value(c, f, digits, (size_t)length);
 }
 
+/* The device of the worker, or its devices: "0,1". */
+static void fill_gpus(const struct gd_command *c, const struct writer *s, const struct gd_command_fill *with,
+                      struct gd__filling *f)
+{
+    char list[MOST_GPUS * NUMBER_MAX];
+    size_t used = 0;
+    if (with->n_gpus == 0) {
+        fill_number(c, s, f, with->gpu_id);
+        return;
+    }
+    for (size_t i = 0; i < with->n_gpus && i < MOST_GPUS; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", i ? "," : "", with->gpu_ids[i]);
+    s->value(c, f, list, used);
+}
+
 static void fill_part(const struct gd_command *c, const struct writer *s, const struct gd_command_fill *with,
                       struct gd__filling *f, const struct gd__part *part)
 {
@@ -424,7 +439,7 @@ static void fill_part(const struct gd_command *c, const struct writer *s, const 
         fill_number(c, s, f, with->slot);
         break;
     case GD__PART_GPU:
-        fill_number(c, s, f, with->gpu_id);
+        fill_gpus(c, s, with, f);
         break;
     default:
         (part->position ? fill_position : fill_every)(c, s, with, f, part);
@@ -489,6 +504,11 @@ char *gd_command_line(const struct gd_command *command, const struct gd_command_
     }
     if (gd__sized_read(&known, sizeof known, with, "gd_command_fill") < 0)
         return NULL;
+    if (known.n_gpus > MOST_GPUS || (known.n_gpus > 0 && !known.gpu_ids)) {
+        gd__error(GD_E_INVALID, "gd_command_line: n_gpus is %zu, but gpu_ids %s", known.n_gpus,
+                  known.gpu_ids ? "can have 32 at most" : "is NULL");
+        return NULL;
+    }
     if (gd__command_fill_line(command, &known, &f) == 0) {
         line = f.line.bytes;
         f.line.bytes = NULL;

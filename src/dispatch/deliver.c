@@ -272,11 +272,7 @@ void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const
 void gd__deliver_device_out(void *ctx, unsigned w, const char *message)
 {
     struct gd_dispatcher *d = ctx;
-    const char *why = message ? message : "it has no workers left";
-    if (d->listener.device_out)
-        d->listener.device_out(d->listener.user, d->copy.gpu_ids[w], why);
-    if (d->o.on_device_out)
-        d->o.on_device_out(d->o.user, d->copy.gpu_ids[w], why);
+    gd__devices_report_out(d, w, message ? message : "it has no workers left");
 }
 
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *message, bool given_up)

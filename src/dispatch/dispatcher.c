@@ -320,6 +320,7 @@ static int run_all(struct gd_dispatcher *d)
     if (rc == 0)
         rc = gd__feeder_start(d->feeder);
     if (rc == 0) {
+        gd__devices_report_unused(d);
         gd__devices_watch(d);
         gd__monitor_run(d);
         gd__devices_unwatch(d);

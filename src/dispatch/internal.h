@@ -1,7 +1,8 @@
 /* What the files of the dispatcher share.
  *
  *   options.c     checks and copies the user's options
- *   devices.c     the devices of the run, and their failures
+ *   choose.c      the devices of the run, their groups and workers
+ *   devices.c     failures of the devices
  *   dispatcher.c  the public calls: open, run, shutdown, close
  *   monitor.c     the loop: results, new tasks, deadlines, sleeping
  *   records.c     reads the workers' records and checks them
@@ -78,15 +79,31 @@ struct gd__seat {
     char message[512]; /* the reason why it could not be started, or what it did wrong */
 };
 
-/* A device of the run. */
-struct gd__run_device {
-    struct gd__worker_device how; /* how its workers are started */
-    unsigned first_worker, n_workers;
-    int vendor; /* enum gd_vendor */
+/* A GPU of the run. */
+struct gd__run_gpu {
+    int gpu_id;
+    unsigned device; /* index of the device that it is, or is part of */
+    int vendor;      /* enum gd_vendor */
     char name[96];
+    struct gd__device_names names;
     _Atomic int news;     /* see devices.c */
     char message[160];    /* the error message of its failure */
     _Atomic bool restart; /* its workers must be started again */
+};
+
+/* A device of the run: what one worker sees. A GPU, or a group of them. */
+struct gd__run_device {
+    struct gd__worker_device how; /* how its workers are started */
+    unsigned first_worker, n_workers;
+    unsigned first_gpu; /* its how.n_gpus GPUs follow each other */
+    int failed_gpu;     /* index of the GPU that the driver has reported; -1: none */
+};
+
+/* A GPU that was chosen but is not used. */
+enum { GD__UNUSED_WHY_MAX = 192 };
+struct gd__unused_gpu {
+    int gpu_id;
+    char why[GD__UNUSED_WHY_MAX];
 };
 
 struct gd__work { /* gd_dispatcher_set_work() */
@@ -108,6 +125,10 @@ struct gd_dispatcher {
     struct gd__run_device *devices;
     unsigned n_devices;
     unsigned *device_of; /* each worker's index in devices */
+    struct gd__run_gpu *gpus;
+    unsigned n_gpus;
+    struct gd__unused_gpu *unused;
+    size_t n_unused;
     int health_token;
     _Atomic bool device_news;
     char **spawn_argv;
@@ -188,12 +209,16 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
 int gd__options_check_placement(const struct gd_options *o); /* called again when the run begins */
 void gd__options_free(struct gd_dispatcher *d);
 
-/* devices.c */
-int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, device_of, n_workers and copy.gpu_ids */
+/* choose.c */
+int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, gpus, unused, device_of, n_workers, copy.gpu_ids */
 void gd__devices_free(struct gd_dispatcher *d);
+
+/* devices.c */
 void gd__devices_watch(struct gd_dispatcher *d); /* failures are recorded from now until unwatch */
 void gd__devices_unwatch(struct gd_dispatcher *d);
-void gd__devices_take_news(struct gd_dispatcher *d); /* reports the failures to the scheduler */
+void gd__devices_take_news(struct gd_dispatcher *d);     /* reports the failures to the scheduler */
+void gd__devices_report_unused(struct gd_dispatcher *d); /* calls the user */
+void gd__devices_report_out(struct gd_dispatcher *d, unsigned w, const char *why); /* the device of that worker */
 
 /* monitor.c */
 int gd__monitor_open(struct gd_dispatcher *d);

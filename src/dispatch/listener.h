@@ -12,7 +12,8 @@ struct gd__listener {
     void (*setup_failed)(void *user, int worker_id, int gpu_id, const char *error);
     void (*cleanup_failed)(void *user, int worker_id, int gpu_id, const char *error);
     void (*worker_exited)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
-    void (*device_out)(void *user, int gpu_id, const char *why);
+    void (*device_out)(void *user, int worker_id, int gpu_id, const char *why); /* worker_id: one of its workers */
+    void (*device_idle)(void *user, int gpu_id, const char *why);
 };
 
 /* Call it before the run. The listener is copied. */

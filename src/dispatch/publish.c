@@ -234,13 +234,13 @@ void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_repo
 
 static struct gd__page_device *describe_devices(const struct gd_dispatcher *d)
 {
-    struct gd__page_device *out = gd__calloc(d->n_devices, sizeof *out);
-    for (unsigned i = 0; out && i < d->n_devices; i++) {
-        const struct gd__run_device *device = &d->devices[i];
-        out[i].gpu_id = device->how.gpu_id;
-        out[i].vendor = device->vendor;
-        snprintf(out[i].name, sizeof out[i].name, "%s", device->name);
-        snprintf(out[i].uuid, sizeof out[i].uuid, "%s", device->how.uuid);
+    struct gd__page_device *out = gd__calloc(d->n_gpus, sizeof *out);
+    for (unsigned i = 0; out && i < d->n_gpus; i++) {
+        const struct gd__run_gpu *gpu = &d->gpus[i];
+        out[i].gpu_id = gpu->gpu_id;
+        out[i].vendor = gpu->vendor;
+        snprintf(out[i].name, sizeof out[i].name, "%s", gpu->name);
+        snprintf(out[i].uuid, sizeof out[i].uuid, "%s", gpu->names.uuid);
     }
     return out;
 }
@@ -255,7 +255,7 @@ static int open_publisher(struct gd_dispatcher *d, struct gd__publisher *p)
     const struct gd__page_spec spec = {
         .job = d->o.job,
         .n_workers = d->n_workers,
-        .n_devices = d->n_devices,
+        .n_devices = d->n_gpus,
         .devices = devices,
     };
     if (rc == 0)

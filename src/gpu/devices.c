@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "gpu/backends/sim.h"
+#include "gpu/device.h"
 #include "gpu/list.h"
 #include "gpu/select.h"
 
@@ -228,10 +229,26 @@ static const char *amount(uint64_t bytes, char *out, size_t size)
     return out;
 }
 
+/* A tenth of the free memory, and at least 256 MiB, stays free. */
+static uint64_t in_reserve(const struct gd__found *f)
+{
+    const uint64_t tenth = f->d.memory_free / 10;
+    return tenth > 256 * MIB ? tenth : 256 * MIB;
+}
+
+void gd__devices_explain_room(const struct gd_devices *list, size_t i, uint64_t bytes, char *out, size_t size)
+{
+    const struct gd__found *f = &list->found.items[i];
+    char has[32], keeps[32], wants[32];
+    snprintf(out, size, "it has %s free, and %s of that stay in reserve: a worker that needs %s does not fit",
+             amount(f->d.memory_free, has, sizeof has), amount(in_reserve(f), keeps, sizeof keeps),
+             amount(bytes, wants, sizeof wants));
+}
+
 int gd_devices_room(const struct gd_devices *list, size_t i, uint64_t bytes)
 {
     const struct gd__found *f = gd__devices_at(list, i);
-    char has[32], keeps[32], wants[32];
+    char why[192];
     if (!f)
         return GD_E_INVALID;
     if (bytes == 0)
@@ -239,12 +256,10 @@ int gd_devices_room(const struct gd_devices *list, size_t i, uint64_t bytes)
     if (!(f->d.known & GD_KNOWN_MEMORY))
         return gd__error(GD_E_UNSUPPORTED, "the free memory of GPU %d is unknown: give the number of workers instead",
                          f->d.id);
-    const uint64_t tenth = f->d.memory_free / 10, kept = tenth > 256 * MIB ? tenth : 256 * MIB;
+    const uint64_t kept = in_reserve(f);
     const uint64_t room = f->d.memory_free > kept ? (f->d.memory_free - kept) / bytes : 0;
-    if (room == 0)
-        return gd__error(GD_E_TOO_LARGE,
-                         "GPU %d has %s free, and %s of that stay in reserve: a worker that needs %s does not fit",
-                         f->d.id, amount(f->d.memory_free, has, sizeof has), amount(kept, keeps, sizeof keeps),
-                         amount(bytes, wants, sizeof wants));
-    return room > INT_MAX ? INT_MAX : (int)room;
+    if (room > 0)
+        return room > INT_MAX ? INT_MAX : (int)room;
+    gd__devices_explain_room(list, i, bytes, why, sizeof why);
+    return gd__error(GD_E_TOO_LARGE, "GPU %d %s", f->d.id, why + strlen("it "));
 }

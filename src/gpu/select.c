@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "gpu/groups/connection.h"
 #include "gpu/visible_list.h"
 
 enum { IDS_MAX = 256, NAMES_MAX = 512 };
@@ -96,6 +97,22 @@ static int add(struct gd__found_list *out, const struct gd__found *f, const stru
             return gd__error(GD_E_INVALID, "GPU %d is listed twice, the second time as \"%.*s\"; list it once", f->d.id,
                              (int)e->length, e->text);
     return gd__found_add(out, f);
+}
+
+/* Two devices can be in one group only if one process can use both. */
+static int check_group(const struct gd__found_list *out, unsigned group)
+{
+    const struct gd__found *first = NULL;
+    for (size_t i = 0; i < out->n; i++) {
+        const struct gd__found *f = &out->items[i];
+        if (f->group != group)
+            continue;
+        first = first ? first : f;
+        const int rc = gd__connection_check(first, f);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 static int add_usable(struct gd__found_list *out, const struct gd__machine *m)
@@ -241,8 +258,15 @@ static int select_list(struct gd__found_list *out, const struct gd__machine *m, 
     while ((rc = gd__spec_next(text, &at, &e)) > 0)
         ;
     at = text;
-    while (rc >= 0 && (rc = gd__spec_next(text, &at, &e)) > 0)
+    unsigned group = 1;
+    while (rc >= 0 && (rc = gd__spec_next(text, &at, &e)) > 0) {
+        const size_t before = out->n;
         rc = adders[e.kind](out, m, &e);
+        for (size_t i = before; e.in_group && i < out->n; i++)
+            out->items[i].group = group;
+        if (rc == 0 && e.in_group && !e.goes_on)
+            rc = check_group(out, group++);
+    }
     return rc;
 }
 

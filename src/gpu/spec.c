@@ -1,9 +1,12 @@
 /* Parses what a user writes to choose devices.
  *
- *   spec    = "auto" | "all" | "sim:" count | "cpu" [":" count] | entry { "," entry }
+ *   spec    = "auto" | "all" | "sim:" count | "cpu" [":" count] | part { "," part }
+ *   part    = entry | group
+ *   group   = entry "+" entry { "+" entry }
  *   entry   = number | number "-" number | number ":" number | "GPU-..." | "MIG-..."
  *
- * Blanks around an entry are ignored. This file checks only the syntax. select.c finds the devices.
+ * An entry of a group is one device, so it cannot be a range. Blanks around an entry are ignored. This file checks only
+ * the syntax. select.c finds the devices.
  */
 #include "gpu/spec.h"
 
@@ -74,10 +77,11 @@ int gd__spec_parse(struct gd__spec *out, const char *text)
 
 static int wrong_entry(const struct gd__spec_entry *e)
 {
-    return gd__error(GD_E_INVALID,
-                     "\"%.*s\" is not a GPU number (0), range (0-3), UUID (GPU-..., MIG-...), MIG instance (0:1), "
-                     "auto, sim:N or cpu:N",
-                     (int)e->length, e->text);
+    return gd__error(
+        GD_E_INVALID,
+        "\"%.*s\" is not a GPU number (0), range (0-3), group (0+1), UUID (GPU-..., MIG-...), MIG instance "
+        "(0:1), auto, sim:N or cpu:N",
+        (int)e->length, e->text);
 }
 
 /* "3", "0-3", "0:1". */
@@ -95,6 +99,10 @@ static int parse_numbers(struct gd__spec_entry *e)
     }
     if (first < 0 || last < 0)
         return wrong_entry(e);
+    if (e->in_group && e->kind == GD__SPEC_NUMBERS && left < e->length)
+        return gd__error(GD_E_INVALID,
+                         "the range %.*s is part of a group: write each GPU of a group by itself, as in 0+1+2",
+                         (int)e->length, e->text);
     if (e->kind == GD__SPEC_NUMBERS && last < first)
         return gd__error(GD_E_INVALID, "the range %.*s is backwards; write %ld-%ld", (int)e->length, e->text, last,
                          first);
@@ -106,17 +114,20 @@ static int parse_numbers(struct gd__spec_entry *e)
 int gd__spec_next(const char *text, const char **at, struct gd__spec_entry *out)
 {
     const char *end = *at + strlen(*at);
-    if (*at > text && **at == '\0' && (*at)[-1] != ',')
+    if (*at > text && **at == '\0' && !strchr(",+", (*at)[-1]))
         return 0;
     *out = (struct gd__spec_entry){ .text = *at + strspn(*at, " \t") };
-    const size_t whole = strcspn(out->text, ",");
+    const size_t whole = strcspn(out->text, ",+");
+    out->goes_on = out->text[whole] == '+';
+    out->in_group = out->goes_on || (*at > text && (*at)[-1] == '+');
     for (out->length = whole; out->length > 0 && isspace((unsigned char)out->text[out->length - 1]);)
         out->length--;
     *at = out->text + whole;
     if (*at < end)
         (*at)++;
     if (out->length == 0)
-        return gd__error(GD_E_INVALID, "an entry of the list is empty; write auto, or a list like 0,2 or 0-3");
+        return gd__error(GD_E_INVALID,
+                         "an entry of the list is empty; write auto, or a list like 0,2 or 0-3 or 0+1,2+3");
     if (strncasecmp(out->text, "GPU-", 4) == 0 || strncasecmp(out->text, "MIG-", 4) == 0) {
         out->kind = GD__SPEC_NAME;
         return 1;
@@ -132,7 +143,7 @@ int gd__spec_numbers(const char *text, gd__number_fn *fn, void *user)
     if (rc < 0 || spec.kind != GD__SPEC_LIST)
         return rc < 0 ? rc : 0;
     for (const char *at = text; (rc = gd__spec_next(text, &at, &e)) > 0;) {
-        if (e.kind != GD__SPEC_NUMBERS)
+        if (e.kind != GD__SPEC_NUMBERS || e.in_group)
             return 0;
         for (int number = e.first; number <= e.last; number++)
             if (!fn(user, number))

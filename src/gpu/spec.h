@@ -2,6 +2,7 @@
 #ifndef GD_GPU_SPEC_H
 #define GD_GPU_SPEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { GD__SPEC_MOST = 1024 }; /* the most simulated devices or CPU workers */
@@ -33,6 +34,8 @@ struct gd__spec_entry {
     int first, last;
     const char *text; /* as written; points into the list */
     size_t length;
+    bool in_group; /* the entry is part of a group: "0+1" */
+    bool goes_on;  /* a "+" comes after it: the next entry is in the same group */
 };
 
 /* Reads the entry at *at and moves *at past it. Returns 1, or 0 at the end of the list, or GD_E_INVALID. text: the

@@ -56,22 +56,30 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
         report_worker(run, worker_id, gpu_id, given_up ? "will not be restarted" : "is replaced", why);
 }
 
-static bool all_setups_failed(const struct gd__run *run, int gpu_id)
+static bool all_setups_failed(const struct gd__run *run, int worker_id)
 {
     for (size_t i = 0; i < run->n_workers; i++)
-        if ((int)run->workers[i].gpu_id == gpu_id && !run->no_setup[i])
+        if (run->workers[i].gpu_id == run->workers[worker_id].gpu_id && !run->no_setup[i])
             return false;
     return true;
 }
 
 /* Reports nothing if all workers of the device failed in setup: their errors were reported already. */
-static void device_out(void *user, int gpu_id, const char *why)
+static void device_out(void *user, int worker_id, int gpu_id, const char *why)
 {
     struct gd__run *run = user;
     char about[WHAT_ROOM];
-    if (all_setups_failed(run, gpu_id))
+    if (all_setups_failed(run, worker_id))
         return;
     snprintf(about, sizeof about, "GPU %d is taken out of use", gpu_id);
+    run->parts->say(run->user, about, why);
+}
+
+static void device_idle(void *user, int gpu_id, const char *why)
+{
+    struct gd__run *run = user;
+    char about[WHAT_ROOM];
+    snprintf(about, sizeof about, "GPU %d is not used", gpu_id);
     run->parts->say(run->user, about, why);
 }
 
@@ -89,7 +97,8 @@ static int open_dispatcher(struct gd__run *run, const struct gd_options *o)
                                                           .setup_failed = setup_failed,
                                                           .cleanup_failed = cleanup_failed,
                                                           .worker_exited = worker_exited,
-                                                          .device_out = device_out });
+                                                          .device_out = device_out,
+                                                          .device_idle = device_idle });
     return 0;
 }
 

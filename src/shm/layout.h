@@ -49,7 +49,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GD__LAYOUT_VERSION 4u
+#define GD__LAYOUT_VERSION 5u
 #define GD__TASK_MAGIC     0x314b534154444743ull /* "CGDTASK1" */
 #define GD__RESULT_MAGIC   0x3153455244474347ull
 #define GD__ARENA_MAGIC    0x314e455241444743ull
@@ -120,6 +120,8 @@ struct gd__task_slot {
 };
 _Static_assert(sizeof(struct gd__task_slot) == 64, "a task slot is one cache line");
 
+enum { GD__GPUS_MOST = 32 }; /* the most devices of a worker */
+
 struct gd__worker_config { /* set once, before the worker starts */
     uint64_t magic;
     uint32_t version;
@@ -141,6 +143,8 @@ struct gd__worker_config { /* set once, before the worker starts */
     uint32_t batch_size;
     uint32_t io_threads;
     uint32_t load_ahead;
+    uint32_t n_gpus;
+    int32_t gpu_ids[GD__GPUS_MOST]; /* all devices of the worker; the first is gpu_id */
 };
 
 struct gd__task_header {

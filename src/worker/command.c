@@ -64,6 +64,8 @@ static struct {
     const char *process; /* the name that the dispatcher gave this process */
     unsigned slot;
     int gpu_id;
+    const int *gpu_ids;
+    size_t n_gpus;
 } runner = { .outputs = { -1, -1 } };
 
 /* ---- setup ---- */
@@ -185,6 +187,8 @@ static int set_up(struct gd_worker *w, const struct gd_setup *s)
     if (!runner.process)
         runner.process = "";
     runner.gpu_id = s->gpu_id;
+    runner.gpu_ids = s->gpu_ids;
+    runner.n_gpus = s->n_gpus;
     gd__executable_find(&runner.program, runner.command);
     if (renew_outputs() < 0)
         rc = errno;
@@ -448,7 +452,9 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
                                           .payload_size = task->size,
                                           .task_id = task->id,
                                           .slot = runner.slot,
-                                          .gpu_id = runner.gpu_id };
+                                          .gpu_id = runner.gpu_id,
+                                          .gpu_ids = runner.gpu_ids,
+                                          .n_gpus = runner.n_gpus };
     if (runner.command->dry_run)
         return report_dry_run(r, &with);
     if (runner.stale && renew_outputs() < 0)

@@ -471,6 +471,7 @@ static void set_up(struct gd_worker *w)
         .restarts = c->generation,
         .batch_size = (unsigned)w->batch_size,
     };
+    s.gpu_ids = gd_worker_gpu_ids(w, &s.n_gpus);
     GD__KILL_POINT("before_setup");
     settle_own(w, w->ops.setup ? w->ops.setup(w, &s) : 0, "setup");
     GD__KILL_POINT("after_setup");

@@ -45,6 +45,16 @@ int gd_worker_gpu_id(const struct gd_worker *w)
     return w ? w->port.config.gpu_id : gd__error(GD_E_INVALID, "gd_worker_gpu_id: the worker is NULL");
 }
 
+const int *gd_worker_gpu_ids(const struct gd_worker *w, size_t *n)
+{
+    if (!w || !n) {
+        gd__error(GD_E_INVALID, "gd_worker_gpu_ids: the worker or n is NULL");
+        return NULL;
+    }
+    *n = w->port.config.n_gpus;
+    return w->port.config.gpu_ids;
+}
+
 void gd_worker_set_user(struct gd_worker *w, void *user)
 {
     if (w)

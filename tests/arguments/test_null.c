@@ -285,6 +285,11 @@ TEST(gd_dispatcher_worker_stats)
     struct gd_worker_stats one;
     REFUSED(gd_dispatcher_worker_stats(NULL, &one, sizeof one, 1));
 }
+TEST(gd_dispatcher_worker_gpus)
+{
+    int id;
+    REFUSED(gd_dispatcher_worker_gpus(NULL, 0, &id, 1));
+}
 TEST(gd_dispatcher_set_total)
 {
     gd_dispatcher_set_total(NULL, 1);
@@ -692,6 +697,12 @@ TEST(gd_worker_id)
 TEST(gd_worker_gpu_id)
 {
     CHECK_EQ(gd_worker_gpu_id(NULL), GD_E_INVALID);
+}
+TEST(gd_worker_gpu_ids)
+{
+    size_t n;
+    CHECK(!gd_worker_gpu_ids(NULL, &n));
+    CHECK(!gd_worker_gpu_ids(NULL, NULL));
 }
 TEST(gd_worker_set_user)
 {

@@ -178,8 +178,8 @@ TEST(a_gpu_that_does_not_exist)
 TEST(invalid_lists_of_gpus)
 {
     CHECK_REFUSED(sh("gpu-dispatch run --gpus foo true ::: 1"),
-                  "gpu-dispatch: --gpus foo: \"foo\" is not a GPU number (0), range (0-3), UUID (GPU-..., MIG-...), "
-                  "MIG instance (0:1), auto, sim:N or cpu:N");
+                  "gpu-dispatch: --gpus foo: \"foo\" is not a GPU number (0), range (0-3), group (0+1), UUID "
+                  "(GPU-..., MIG-...), MIG instance (0:1), auto, sim:N or cpu:N");
 }
 
 TEST(no_gpu)

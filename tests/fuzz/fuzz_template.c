@@ -65,7 +65,7 @@ static void compare(const struct gd_command *c, const struct gd_command_fill *wi
 
 static void fill(const struct gd_command *c, const char *payload, size_t size)
 {
-    const struct gd_command_fill with = { sizeof with, payload, size, UINT64_MAX - 1, 7, -1 };
+    const struct gd_command_fill with = { sizeof with, payload, size, UINT64_MAX - 1, 7, -1, NULL, 0 };
     char *line = gd_command_line(c, &with);
     MUST(line != NULL);
     gd_command_free(line);

@@ -8,6 +8,8 @@
 
 #include <gpu_dispatch/devices.h>
 
+#include "gpu/device.h"
+#include "gpu/list.h"
 #include "support/test.h"
 
 #define NOWHERE "/nonexistent"
@@ -83,6 +85,14 @@ TEST_UNUSED static int refused(const char *spec)
         FAIL("%s was accepted", spec ? spec : "(all)");
     CHECK(list == NULL);
     return rc;
+}
+
+/* What a worker of the i-th device of a list is started with. */
+TEST_UNUSED static int worker_of(struct gd__worker_device *out, const struct gd_devices *list, size_t i)
+{
+    const struct gd__chosen chosen = { .id = list->found.items[i].d.id, .at = (int)i };
+    const struct gd__group group = { .n = 1 };
+    return gd__worker_group(out, list, &chosen, &group, GD_VISIBLE_UUID);
 }
 
 #endif

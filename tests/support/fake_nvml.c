@@ -10,6 +10,10 @@
  *   FAKE_NVML_PROCESSES=3    three processes on each device
  *   FAKE_NVML_INIT=9         the return value of nvmlInit
  *   FAKE_NVML_THREAD=1       nvmlInit starts a thread that keeps running and blocks no signal
+ *   FAKE_NVML_LINKS=0-1x2,2-3  two NVLinks between GPUs 0 and 1, one between 2 and 3; also a link of each to a switch
+ *                            that connects to nothing
+ *   FAKE_NVML_P2P=0-2,1-3    GPUs 0 and 2, and 1 and 3, reach each other by NVLink through a switch
+ *   FAKE_NVML_ANCESTORS=0-1=10,0-2=40  the topology level of GPUs 0 and 1 is 10 (one PCIe switch); others: 50
  *   FAKE_NVML_EVENTS=PATH    a FIFO of lines "gpu xid gi ci"; xid 0 or 79: the GPU is lost; -1: waiting always fails
  *
  * Every call about a lost GPU returns NVML_ERROR_GPU_IS_LOST, as the documentation of nearly all calls says.
@@ -286,6 +290,65 @@ int nvmlDeviceGetComputeMode(nvmlDevice_t d, int *out);
 int nvmlDeviceGetComputeMode(nvmlDevice_t d, int *out)
 {
     *out = d->gpu == number("FAKE_NVML_PROHIBITED", -1) ? 2 : 0;
+    return 0;
+}
+
+/* Reads the number after the pair of GPUs in a list "0-1x2,2-3". 0: the pair is not in it; 1: there is no number. */
+static int number_of_pair(const char *variable, int a, int b, char sign)
+{
+    const char *at = getenv(variable);
+    for (; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        int x = -1, y = -1, value = 1;
+        char mark = 0;
+        const int n = sscanf(at, "%d-%d%c%d", &x, &y, &mark, &value);
+        if (n >= 2 && ((x == a && y == b) || (x == b && y == a)))
+            return n == 4 && mark == sign ? value : 1;
+    }
+    return 0;
+}
+
+/* The GPU that a link leads to. MOST: the switch. -1: the link is off. */
+static int end_of_link(const struct fake_device *d, unsigned link)
+{
+    int at = 0;
+    for (int other = 0; other < MOST; other++)
+        for (int k = number_of_pair("FAKE_NVML_LINKS", d->gpu, other, 'x'); k > 0; k--)
+            if (at++ == (int)link)
+                return other;
+    return getenv("FAKE_NVML_LINKS") && at == (int)link ? MOST : -1;
+}
+
+int nvmlDeviceGetNvLinkState(nvmlDevice_t d, unsigned link, int *is_active);
+int nvmlDeviceGetNvLinkState(nvmlDevice_t d, unsigned link, int *is_active)
+{
+    *is_active = end_of_link(d, link) >= 0;
+    return link >= 18 ? 2 : getenv("FAKE_NVML_LINKS") ? 0 : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t d, unsigned link, nvmlPciInfo_t *out);
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t d, unsigned link, nvmlPciInfo_t *out)
+{
+    const int to = end_of_link(d, link);
+    memset(out, 0, sizeof *out);
+    if (to >= 0 && to < MOST)
+        return nvmlDeviceGetPciInfo_v3(&gpus[to], out);
+    snprintf(out->busId, sizeof out->busId, "00000000:07:00.0");
+    out->bus = 7;
+    return to < 0 ? NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetP2PStatus(nvmlDevice_t a, nvmlDevice_t b, int what, int *status);
+int nvmlDeviceGetP2PStatus(nvmlDevice_t a, nvmlDevice_t b, int what, int *status)
+{
+    *status = what == 2 && number_of_pair("FAKE_NVML_P2P", a->gpu, b->gpu, 0) ? 0 : 5;
+    return what == 2 ? 0 : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, int *level);
+int nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, int *level)
+{
+    const int given = number_of_pair("FAKE_NVML_ANCESTORS", a->gpu, b->gpu, '=');
+    *level = given > 0 ? given : 50;
     return 0;
 }
 

@@ -332,6 +332,11 @@ static void on_cleanup_fail(void *user, int worker_id, int gpu_id, const char *e
     note_event(user, 'c', worker_id, gpu_id, error);
 }
 
+static void on_device_idle(void *user, int gpu_id, const char *why)
+{
+    note_event(user, 'i', -1, gpu_id, why);
+}
+
 static void on_device_out(void *user, int gpu_id, const char *why)
 {
     note_event(user, 'd', -1, gpu_id, why);
@@ -407,6 +412,7 @@ void world_open(struct world *w, unsigned n_gpus)
     w->o.on_cleanup_fail = on_cleanup_fail;
     w->o.on_worker_exit = on_worker_exit;
     w->o.on_device_out = on_device_out;
+    w->o.on_device_idle = on_device_idle;
     w->o.on_output = on_output;
     w->o.on_exit = on_exit_callback;
 }

@@ -91,7 +91,8 @@ struct world_answer {
     int32_t device;   /* CUDA_VISIBLE_DEVICES, as a number; -1: unset */
     int32_t order;    /* CUDA_DEVICE_ORDER is PCI_BUS_ID */
     uint64_t cpus;    /* the CPUs that it may run on; only the first 64 are counted */
-    char visible[64]; /* CUDA_VISIBLE_DEVICES */
+    char visible[96]; /* CUDA_VISIBLE_DEVICES */
+    char gpu_ids[32]; /* all its devices: "0,1" */
 };
 
 /* How setup and cleanup behave. The workers receive this struct as setup_args. */
@@ -160,7 +161,7 @@ struct world_final {
 };
 
 /* Kinds of events. For a worker: 's' setup failed, 'c' cleanup failed, 'x' exited, 'X' exited and is not replaced. For
- * a device (worker_id -1): 'd' out of use. */
+ * a device (worker_id -1): 'd' out of use, 'i' idle. */
 struct world_event {
     char kind;
     int worker_id, gpu_id;

@@ -174,6 +174,19 @@ static uint64_t own_cpus(void)
     return cpus;
 }
 
+/* "0,1"; "wrong" if the ways to ask do not agree. */
+static void write_gpu_ids(const struct gd_worker *w, char *out, size_t size)
+{
+    size_t n = 0, used = 0;
+    const int *ids = gd_worker_gpu_ids(w, &n);
+    const char *variable = getenv("GPU_DISPATCH_GPU_IDS");
+    for (size_t i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%d", i ? "," : "", ids[i]);
+    if (n != given.n_gpus || memcmp(ids, given.gpu_ids, n * sizeof *ids) != 0 || !variable ||
+        strcmp(variable, out) != 0)
+        snprintf(out, size, "wrong");
+}
+
 static int answer(const struct gd_worker *w, const struct gd_task *t, struct gd_result *r, const struct world_order *o,
                   uint32_t batch)
 {
@@ -197,6 +210,7 @@ static int answer(const struct gd_worker *w, const struct gd_task *t, struct gd_
         .cpus = own_cpus(),
     };
     snprintf(a.visible, sizeof a.visible, "%s", device ? device : "(unset)");
+    write_gpu_ids(w, a.gpu_ids, sizeof a.gpu_ids);
     return gd_result_set(r, &a, sizeof a);
 }
 

@@ -99,7 +99,8 @@ static int open_channel(struct gd_dispatcher *d, struct gd__seat *seat)
 {
     const struct gd__sched_worker *w = &d->sched.workers[seat->index];
     const struct gd__region *arena = gd__feeder_arena(d->feeder);
-    const struct gd__channel_spec spec = {
+    const struct gd__worker_device *device = &d->devices[d->device_of[seat->index]].how;
+    struct gd__channel_spec spec = {
         .config = {
             .generation = (uint32_t)w->restarts,
             .worker_id = (int)seat->index,
@@ -115,12 +116,15 @@ static int open_channel(struct gd_dispatcher *d, struct gd__seat *seat)
             .batch_size = d->o.batch_size,
             .io_threads = d->o.io_threads,
             .load_ahead = d->o.load_ahead,
+            .n_gpus = (uint32_t)device->n_gpus,
         },
         .args = d->o.setup_args,
         .result_bytes = RESULT_ADDRESS_SPACE_ALL / d->n_workers < RESULT_ADDRESS_SPACE
                             ? RESULT_ADDRESS_SPACE_ALL / d->n_workers
                             : RESULT_ADDRESS_SPACE,
     };
+    _Static_assert(sizeof spec.config.gpu_ids == sizeof device->gpu_ids, "room for every group");
+    memcpy(spec.config.gpu_ids, device->gpu_ids, sizeof spec.config.gpu_ids);
     return gd__channel_open(&seat->channel, &spec);
 }
 

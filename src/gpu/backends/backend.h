@@ -29,6 +29,8 @@ struct gd__found {
     char directory[64];        /* in sysfs, below its root: "class/drm/renderD128/device" */
     bool prohibited;           /* its compute mode prohibits programs */
     bool mig_empty;            /* MIG is on but there is no instance: nothing can run on it */
+    unsigned group;            /* from 1: devices with this number were listed as one group ("0+1"); 0: by itself */
+    int nvlink, pcie_switch;   /* simulated: its NVLink domain and PCIe switch; -1: none */
     bool has_cpus;             /* cpus is set; d.cpus may be empty, because the text did not fit */
     cpu_set_t cpus;
 };
@@ -56,6 +58,8 @@ struct gd__backend {
     void (*refresh)(struct gd__found *f);
     /* Like gd_devices_processes(). NULL: not supported. */
     int (*processes)(const struct gd__found *f, struct gd_device_process *out, size_t max);
+    /* How well two devices of this back end are connected: see groups/connection.h. NULL: not known. */
+    int (*connection)(const struct gd__found *a, const struct gd__found *b);
 };
 
 extern const struct gd__backend gd__nvml_backend, gd__amd_backend, gd__intel_backend, gd__sim_backend;

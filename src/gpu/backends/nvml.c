@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "gpu/backends/backend.h"
 #include "gpu/backends/nvml_api.h"
+#include "gpu/groups/connection.h"
 #include "gpu/numa.h"
 
 /* True if the function exists and succeeds. */
@@ -201,10 +202,55 @@ static int detect(struct gd__found_list *out, char why[GD__WHY_MAX])
     return 0;
 }
 
+/* --- connections --- */
+
+/* How many NVLinks lead from one GPU directly to the other. Links to an NVSwitch lead to no GPU. */
+static int direct_links(const struct gd__nvml *n, const struct gd__found *a, const struct gd__found *b)
+{
+    int count = 0, is_active = 0;
+    for (unsigned i = 0; i < GD__NVML_LINKS_MOST && ASK(n->link_state, a->handle, i, &is_active); i++) {
+        struct gd__nvml_pci pci = { .bus_id = "" };
+        char remote[sizeof b->d.pci];
+        if (!is_active || !ASK(n->link_remote, a->handle, i, &pci))
+            continue;
+        write_pci(remote, sizeof remote, &pci);
+        count += strcmp(remote, b->d.pci) == 0;
+    }
+    return count;
+}
+
+static int common_ancestor(const struct gd__nvml *n, const struct gd__found *a, const struct gd__found *b)
+{
+    int level = GD__NVML_SYSTEM;
+    if (!ASK(n->ancestor, a->handle, b->handle, &level) || level > GD__NVML_NODE)
+        return GD__CONNECTION_SYSTEM;
+    if (level > GD__NVML_HOSTBRIDGE)
+        return GD__CONNECTION_NODE;
+    if (level > GD__NVML_MULTIPLE)
+        return GD__CONNECTION_BRIDGE;
+    if (level > GD__NVML_SINGLE)
+        return GD__CONNECTION_SWITCHES;
+    return level > GD__NVML_INTERNAL ? GD__CONNECTION_SWITCH : GD__CONNECTION_BOARD;
+}
+
+static int connection(const struct gd__found *a, const struct gd__found *b)
+{
+    char why[GD__WHY_MAX];
+    const struct gd__nvml *n = gd__nvml_open(why);
+    int status = -1;
+    if (!n)
+        return GD__CONNECTION_SYSTEM;
+    const int links = direct_links(n, a, b);
+    if (links > 0 || (ASK(n->p2p, a->handle, b->handle, GD__NVML_P2P_NVLINK, &status) && status == GD__NVML_P2P_OK))
+        return GD__CONNECTION_NVLINK + links;
+    return common_ancestor(n, a, b);
+}
+
 const struct gd__backend gd__nvml_backend = {
     .name = "NVIDIA",
     .vendor = GD_VENDOR_NVIDIA,
     .detect = detect,
     .refresh = refresh,
     .processes = processes,
+    .connection = connection,
 };

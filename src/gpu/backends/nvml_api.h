@@ -20,6 +20,18 @@ enum {
     GD__NVML_TEMPERATURE_GPU = 0,
     GD__NVML_MODE_PROHIBITED = 2,
     GD__NVML_MIG_ENABLED = 1,
+    GD__NVML_LINKS_MOST = 36, /* NVLinks of a GPU; today's have at most 18 */
+    GD__NVML_P2P_NVLINK = 2,  /* nvmlGpuP2PCapsIndex_t */
+    GD__NVML_P2P_OK = 0,      /* nvmlGpuP2PStatus_t */
+};
+
+enum gd__nvml_ancestor { /* nvmlGpuTopologyLevel_t */
+                         GD__NVML_INTERNAL = 0,
+                         GD__NVML_SINGLE = 10,
+                         GD__NVML_MULTIPLE = 20,
+                         GD__NVML_HOSTBRIDGE = 30,
+                         GD__NVML_NODE = 40,
+                         GD__NVML_SYSTEM = 50,
 };
 
 #define GD__NVML_EVENT_XID   0x8ULL
@@ -29,7 +41,7 @@ enum {
 typedef void *gd__nvml_device;
 typedef void *gd__nvml_events;
 
-struct gd__nvml_pci { /* of nvmlDeviceGetPciInfo_v3 */
+struct gd__nvml_pci { /* of nvmlDeviceGetPciInfo_v3 and nvmlDeviceGetNvLinkRemotePciInfo_v2 */
     char legacy_bus_id[16];
     unsigned domain, bus, device, device_id, subsystem_id;
     char bus_id[32];
@@ -89,6 +101,10 @@ struct gd__nvml {
     int (*compute_instance)(gd__nvml_device, unsigned *);
     int (*cpus)(gd__nvml_device, unsigned n_words, unsigned long *);
     int (*compute_mode)(gd__nvml_device, int *);
+    int (*ancestor)(gd__nvml_device, gd__nvml_device, int *); /* enum gd__nvml_ancestor */
+    int (*p2p)(gd__nvml_device, gd__nvml_device, int what, int *status);
+    int (*link_state)(gd__nvml_device, unsigned link, int *is_active);
+    int (*link_remote)(gd__nvml_device, unsigned link, struct gd__nvml_pci *);
     int (*event_types)(gd__nvml_device, unsigned long long *);
     int (*events_create)(gd__nvml_events *);
     int (*events_register)(gd__nvml_device, unsigned long long types, gd__nvml_events);

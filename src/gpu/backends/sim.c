@@ -5,8 +5,10 @@
  *
  * The first number is the number of GPUs. The settings after it describe them. Values separated by '/' are for one GPU
  * each, and the last value is for all further GPUs. mig=2 gives a GPU two MIG instances. mig=on switches MIG on without
- * an instance. mode=prohibited sets the compute mode. power is in watts. The UUID of a device depends only on its
- * number, so it is the same in every process. Each refresh reads the variable again.
+ * an instance. mode=prohibited sets the compute mode. power is in watts. GPUs with the same value of nvlink are
+ * connected by NVLink, and GPUs with the same value of switch by a PCIe switch; -1 is no connection: nvlink=0/0/1/1.
+ * The UUID of a device depends only on its number, so it is the same in every process. Each refresh reads the variable
+ * again.
  */
 #include "gpu/backends/sim.h"
 
@@ -18,6 +20,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "gpu/groups/connection.h"
 #include "gpu/numa.h"
 #include "gpu/spec.h"
 
@@ -36,6 +39,8 @@ enum key {
     KEY_TEMP,
     KEY_POWER,
     KEY_MODE,
+    KEY_NVLINK,
+    KEY_SWITCH,
     N_KEYS
 };
 
@@ -52,7 +57,7 @@ struct config {
 struct gpu {
     uint64_t memory, free;
     unsigned utilization, power_mw, instances;
-    int temperature, numa;
+    int temperature, numa, nvlink, pcie_switch;
     bool has_free, has_cpus, mig_enabled, prohibited;
     cpu_set_t cpus;
     char name[64];
@@ -99,11 +104,27 @@ static bool set_cpus(struct gpu *g, const struct slice *s)
     return gd__cpulist_parse(text, &g->cpus);
 }
 
-static bool set_numa(struct gpu *g, const struct slice *s)
+/* A number, or -1. */
+static bool set_place(int *out, const struct slice *s)
 {
     const bool none = s->length == 2 && memcmp(s->text, "-1", 2) == 0;
-    g->numa = none ? -1 : (int)gd__spec_number(s->text, s->length, 0, NODE_MOST);
-    return none || g->numa >= 0;
+    *out = none ? -1 : (int)gd__spec_number(s->text, s->length, 0, NODE_MOST);
+    return none || *out >= 0;
+}
+
+static bool set_numa(struct gpu *g, const struct slice *s)
+{
+    return set_place(&g->numa, s);
+}
+
+static bool set_nvlink(struct gpu *g, const struct slice *s)
+{
+    return set_place(&g->nvlink, s);
+}
+
+static bool set_switch(struct gpu *g, const struct slice *s)
+{
+    return set_place(&g->pcie_switch, s);
 }
 
 static bool set_name(struct gpu *g, const struct slice *s)
@@ -157,11 +178,12 @@ static const struct {
     bool (*set)(struct gpu *g, const struct slice *s);
     const char *example;
 } keys[N_KEYS] = {
-    [KEY_MEMORY] = { "memory", set_memory, "8G" }, [KEY_FREE] = { "free", set_free, "6G" },
-    [KEY_CPUS] = { "cpus", set_cpus, "0-3/4-7" },  [KEY_NUMA] = { "numa", set_numa, "0/1" },
-    [KEY_NAME] = { "name", set_name, "Foo" },      [KEY_MIG] = { "mig", set_mig, "0, 1 to 7, or on" },
-    [KEY_UTIL] = { "util", set_util, "0 to 100" }, [KEY_TEMP] = { "temp", set_temp, "40" },
-    [KEY_POWER] = { "power", set_power, "75" },    [KEY_MODE] = { "mode", set_mode, "default or prohibited" },
+    [KEY_MEMORY] = { "memory", set_memory, "8G" },      [KEY_FREE] = { "free", set_free, "6G" },
+    [KEY_CPUS] = { "cpus", set_cpus, "0-3/4-7" },       [KEY_NUMA] = { "numa", set_numa, "0/1" },
+    [KEY_NAME] = { "name", set_name, "Foo" },           [KEY_MIG] = { "mig", set_mig, "0, 1 to 7, or on" },
+    [KEY_UTIL] = { "util", set_util, "0 to 100" },      [KEY_TEMP] = { "temp", set_temp, "40" },
+    [KEY_POWER] = { "power", set_power, "75" },         [KEY_MODE] = { "mode", set_mode, "default or prohibited" },
+    [KEY_NVLINK] = { "nvlink", set_nvlink, "0/0/1/1" }, [KEY_SWITCH] = { "switch", set_switch, "0/0/1/1" },
 };
 
 /* --- the variable --- */
@@ -237,7 +259,7 @@ static struct slice value_for(const struct slice *all, unsigned i)
 
 static int describe(struct gpu *g, const struct config *c, unsigned i)
 {
-    *g = (struct gpu){ .memory = 16 * GIB, .numa = -1, .name = "Simulated GPU" };
+    *g = (struct gpu){ .memory = 16 * GIB, .numa = -1, .nvlink = -1, .pcie_switch = -1, .name = "Simulated GPU" };
     g->temperature = 35 + (int)(i % 8);
     g->power_mw = 60000 + 1000 * (i % 8);
     for (int k = 0; k < N_KEYS; k++) {
@@ -287,6 +309,8 @@ static void fill(struct gd__found *f, const struct gpu *g, unsigned i)
     f->d.vendor = GD_VENDOR_SIMULATED;
     f->d.index = f->number = f->runtime_number = (int)i;
     f->prohibited = g->prohibited;
+    f->nvlink = g->nvlink;
+    f->pcie_switch = g->pcie_switch;
     f->d.mig_enabled = g->mig_enabled;
     f->mig_empty = g->mig_enabled && g->instances == 0;
     f->d.known = GD_KNOWN_MIG;
@@ -367,10 +391,18 @@ static int processes(const struct gd__found *f, struct gd_device_process *out, s
     return 0;
 }
 
+static int connection(const struct gd__found *a, const struct gd__found *b)
+{
+    if (a->nvlink >= 0 && a->nvlink == b->nvlink)
+        return GD__CONNECTION_NVLINK;
+    return a->pcie_switch >= 0 && a->pcie_switch == b->pcie_switch ? GD__CONNECTION_SWITCH : GD__CONNECTION_SYSTEM;
+}
+
 const struct gd__backend gd__sim_backend = {
     .name = "simulated",
     .vendor = GD_VENDOR_SIMULATED,
     .detect = detect,
     .refresh = refresh,
     .processes = processes,
+    .connection = connection,
 };

@@ -20,7 +20,7 @@ static void use(struct world *w, const char *gpus)
 TEST(simulated_devices_by_name)
 {
     struct world w;
-    char seen[3][64] = { "" };
+    char seen[3][96] = { "" };
     world_open(&w, 1);
     use(&w, "sim:3");
     world_add_many(&w, 300, (struct world_order){ .what = W_ECHO });

@@ -66,6 +66,33 @@ TEST(numbers)
     LINE("x", "p 7 3 5 x", "p", "{#}", "{%}", "{gpu}", "{}");
 }
 
+static void expect_gpus(size_t n, const char *line)
+{
+    static const int gpus[33] = { 0, 3, -5 };
+    struct gd_command *c = open_words(WORDS("p{gpu}", "x{gpu}", "{}"));
+    struct gd_command_fill with = filled("a", 1);
+    with.gpu_ids = gpus;
+    with.n_gpus = n;
+    char *got = gd_command_line(c, &with);
+    if (line)
+        CHECK_STR(got, line);
+    else
+        CHECK(!got);
+    gd_command_free(got);
+    gd_command_close(&c);
+}
+
+TEST(several_gpus)
+{
+    expect_gpus(0, "p5 x5 a");
+    expect_gpus(1, "p0 x0 a");
+    expect_gpus(3, "p'0,3,-5' x'0,3,-5' a");
+    expect_gpus(32, "p'0,3,-5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0' "
+                    "x'0,3,-5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0' a");
+    expect_gpus(33, NULL);
+    CHECK_CONTAINS(gd_error_text(), "n_gpus is 33");
+}
+
 TEST(arguments_by_number)
 {
     LINE("a.b\0c/d.e", "p c/d.e c/d d.e c d a", "p", "{2}", "{2.}", "{2/}", "{2//}", "{2/.}", "{1.}");

@@ -16,8 +16,8 @@ static char *write_entries(const char *text)
     out[0] = '\0';
     while ((rc = gd__spec_next(text, &at, &e)) > 0) {
         static const char *const kinds[] = { "n", "u", "m" };
-        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s:%d:%d:%.*s", *out ? " " : "", kinds[e.kind],
-                 e.first, e.last, (int)e.length, e.text);
+        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s:%d:%d:%.*s%s", *out ? " " : "", kinds[e.kind],
+                 e.first, e.last, (int)e.length, e.text, e.goes_on ? "+" : "");
     }
     if (rc < 0)
         snprintf(out, sizeof out, "error");
@@ -72,6 +72,14 @@ TEST(entries)
         { "0:1", "m:0:1:0:1" },
         { "0:1,2", "m:0:1:0:1 n:2:2:2" },
         { "MIG-GPU-1/2/3", "u:0:0:MIG-GPU-1/2/3" },
+        { "0+1", "n:0:0:0+ n:1:1:1" },
+        { "0 + GPU-7,2+3+4", "n:0:0:0+ u:0:0:GPU-7 n:2:2:2+ n:3:3:3+ n:4:4:4" },
+        { "0+1,2", "n:0:0:0+ n:1:1:1 n:2:2:2" },
+        { "0+", "error" },
+        { "0++1", "error" },
+        { "0,+1", "error" },
+        { "0-1+2", "error" },
+        { "0+1-2", "error" },
         { "", "error" },
         { ",", "error" },
         { "0,", "error" },
@@ -130,9 +138,13 @@ TEST(missing_devices_are_named)
                  { "GPU-", GD_E_INVALID, "\"GPU-\" matches both GPU-" },
                  { "0:1", GD_E_NO_DEVICES, "GPU 0 has no MIG instances" },
                  { "9:0", GD_E_NO_DEVICES, "there is no usable GPU 9" },
-                 { "7,x", GD_E_INVALID, "\"x\" is not a GPU number (0), range (0-3), UUID" }, /* syntax comes first */
+                 { "7,x", GD_E_INVALID,
+                   "\"x\" is not a GPU number (0), range (0-3), group (0+1), UUID" }, /* syntax comes first */
                  { "", GD_E_INVALID, "empty" },
-                 { "3-1", GD_E_INVALID, "write 1-3" } };
+                 { "3-1", GD_E_INVALID, "write 1-3" },
+                 { "0+9", GD_E_NO_DEVICES, "no GPU 9" },
+                 { "0+1,1+2", GD_E_INVALID, "GPU 1 is listed twice" },
+                 { "0-1+2", GD_E_INVALID, "the range 0-1 is part of a group" } };
     no_devices();
     setenv("GPU_DISPATCH_SIM", "4", 1);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

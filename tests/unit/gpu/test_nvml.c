@@ -137,7 +137,7 @@ TEST(mig)
     CHECK(!(b.known & GD_KNOWN_UTILIZATION));
     CHECK_STR(b.pci, "0000:e0:00.0"); /* of the GPU */
     struct gd__worker_device w;
-    CHECK_EQ(gd__worker_device(&w, list, 1), 0);
+    CHECK_EQ(worker_of(&w, list, 1), 0);
     CHECK_STR(w.variables[0], "CUDA_VISIBLE_DEVICES=MIG-fa11");
     gd_devices_close(&list);
 
@@ -182,10 +182,13 @@ TEST(visible_devices_are_numbered_by_bus)
     CHECK_STR(device(list, 0).uuid, "GPU-fa0");
     CHECK_STR(device(list, 1).uuid, "GPU-fa2");
     struct gd__worker_device w;
-    CHECK_EQ(gd__worker_device(&w, list, 0), 0);
+    CHECK_EQ(worker_of(&w, list, 0), 0);
     CHECK_STR(w.variables[0], "CUDA_VISIBLE_DEVICES=GPU-fa0");
     CHECK_STR(w.variables[1], "CUDA_DEVICE_ORDER=PCI_BUS_ID");
-    CHECK_STR(w.uuid, "GPU-fa0");
+    struct gd__device_names names;
+    gd__device_names(&names, list, 0);
+    CHECK_STR(names.uuid, "GPU-fa0");
+    CHECK(names.is_watched);
     gd_devices_close(&list);
 }
 

@@ -114,7 +114,7 @@ TEST(amd_described)
     CHECK_STR(b.uuid, "GPU-abcdef0123456789");
     CHECK_EQ(b.known, GD_KNOWN_MEMORY | GD_KNOWN_UTILIZATION);
     struct gd__worker_device w;
-    CHECK_EQ(gd__worker_device(&w, list, 0), 0);
+    CHECK_EQ(worker_of(&w, list, 0), 0);
     CHECK_STR(w.variables[0], "ROCR_VISIBLE_DEVICES=GPU-0000000000001111");
     gd_devices_close(&list);
 }
@@ -162,7 +162,7 @@ TEST(amd_without_uuid_uses_the_number_of_rocm)
     setenv("ROCR_VISIBLE_DEVICES", "1", 1);
     struct gd_devices *list = devices("auto");
     struct gd__worker_device w;
-    CHECK_EQ(gd__worker_device(&w, list, 0), 0);
+    CHECK_EQ(worker_of(&w, list, 0), 0);
     CHECK_STR(w.variables[0], "ROCR_VISIBLE_DEVICES=1");
     CHECK_STR(device(list, 0).pci, "0000:03:00.0");
     gd_devices_close(&list);
@@ -246,7 +246,7 @@ TEST(intel_devices_have_their_own_memory)
     list = devices("auto");
     CHECK_STR(indices(list), "1");
     struct gd__worker_device w;
-    CHECK_EQ(gd__worker_device(&w, list, 0), 0);
+    CHECK_EQ(worker_of(&w, list, 0), 0);
     CHECK_STR(w.variables[0], "ZE_AFFINITY_MASK=1");
     gd_devices_close(&list);
 }
@@ -267,7 +267,7 @@ TEST(vendors_in_order)
     CHECK_EQ(device(list, 3).vendor, GD_VENDOR_AMD);
     CHECK_EQ(device(list, 4).vendor, GD_VENDOR_INTEL);
     struct gd__worker_device w;
-    CHECK_EQ(gd__worker_device(&w, list, 2), 0);
+    CHECK_EQ(worker_of(&w, list, 2), 0);
     CHECK_STR(w.variables[2], "CUDA_VISIBLE_DEVICES="); /* a worker on an AMD device sees no NVIDIA device */
     gd_devices_close(&list);
     setenv("CUDA_VISIBLE_DEVICES", "1", 1); /* ignored for AMD devices if there are NVIDIA devices */
