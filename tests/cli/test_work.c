@@ -235,7 +235,7 @@ TEST(json_has_the_work_if_it_is_known)
     CHECK(gd__json_valid(b.data, b.size));
     gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"work_done\":11525.000,\"work_total\":144600.000");
-    CHECK_CONTAINS(b.data, "\"eta\":2015.016,"); /* of the work */
+    CHECK_CONTAINS(b.data, "\"eta\":2015.016,"); /* from the work, not the tasks */
     gd__buffer_free(&b);
     m->s.work_total = 0;
     view_json(&b, &m->s, &m->h);

@@ -403,7 +403,7 @@ static void on_success(void *user, const struct gd_report *r)
     const size_t words = words_of(r->task_id);
     fill_payload(expected, r->task_id, s->seed, words);
     CHECK_EQ(r->input_size, words * sizeof *expected);
-    CHECK_MEM(r->input, expected, r->input_size); /* only we can write there */
+    CHECK_MEM(r->input, expected, r->input_size); /* workers cannot write to it */
     touch(r->data, r->size);
     if (r->worker_id == HOSTILE)
         return;

@@ -155,7 +155,7 @@ TEST_WITHIN(600, the_log_at_every_byte)
     for (size_t cut = 0; cut <= 2 * frame + 64; cut += step_at(cut, frame, 53)) {
         put_back(db.size, wal.size - cut);
         const int64_t n = open_and_look("the log", wal.size - cut);
-        CHECK_GE(n, 0); /* the log is made to be cut */
+        CHECK_GE(n, 0); /* a log may be incomplete: SQLite ignores its damaged end */
         CHECK_LE(n, logged);
         CHECK_LE(n, last); /* a shorter file never has more records */
         last = n;

@@ -196,7 +196,7 @@ TEST(a_link_is_not_followed)
     CHECK_STR(text, "precious");
     close(fd);
     CHECK_EQ(unlink("run.db-lock"), 0);
-    CHECK_EQ(symlink("nowhere", "run.db-lock"), 0); /* nothing is made through it either */
+    CHECK_EQ(symlink("nowhere", "run.db-lock"), 0); /* no file is created through this link either */
     CHECK_LT(gd__journal_lock_take(&h, "run.db"), 0);
     CHECK(access("nowhere", F_OK) < 0);
 }

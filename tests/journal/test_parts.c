@@ -365,8 +365,8 @@ TEST(the_index_is_small_in_memory)
         if (sscanf(line, "Rss: %lu kB", &kb) == 1)
             resident = kb;
     fclose(f);
-    if (TEST_SLOWDOWN == 1)            /* sanitizers have memory of their own */
-        CHECK_LT(resident, 24 * 1024); /* of 80 MB */
+    if (TEST_SLOWDOWN == 1)            /* sanitizers use more memory */
+        CHECK_LT(resident, 24 * 1024); /* the index has 80 MB */
     CHECK_GT(resident, 0);
     gd__index_close(&x);
 }
@@ -468,7 +468,7 @@ TEST(a_lock_file_that_was_replaced_is_left_alone)
     CHECK_EQ(unlink("run.db-lock"), 0);
     CHECK_EQ(gd__journal_lock_take(&b, "run.db"), 0); /* the file was replaced: there are two locks now */
     gd__journal_lock_release(&a);
-    CHECK_EQ(access("run.db-lock", F_OK), 0); /* b's */
+    CHECK_EQ(access("run.db-lock", F_OK), 0); /* the file of the lock b */
     gd__journal_lock_release(&b);
 }
 

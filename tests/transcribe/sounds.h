@@ -87,7 +87,7 @@ TEST_UNUSED static void refused(const char *path, const char *part)
     const int rc = tr_audio_open(&a, path, message);
     if (rc == 0)
         FAIL("%s was opened", path);
-    CHECK_EQ(rc, TR_UNFIT); /* for good */
+    CHECK_EQ(rc, TR_UNFIT); /* a permanent error */
     CHECK(a == NULL);
     CHECK_CONTAINS(message, part);
 }

@@ -319,7 +319,7 @@ TEST(an_mp3_without_a_table_is_read_to_its_end)
     CHECK(h.seconds < 3);
     CHECK(labs(read_all("a.mp3") - 64000) < 2 * 1152);
     struct tr_audio *a = opened("a.mp3");
-    CHECK(fabs(tr_audio_seconds(a) - 4) < 0.1); /* decoded at once: known by now */
+    CHECK(fabs(tr_audio_seconds(a) - 4) < 0.1); /* known, because it was decoded at once */
     tr_audio_close(&a);
 }
 

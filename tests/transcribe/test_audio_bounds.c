@@ -152,7 +152,7 @@ TEST(the_thread_starts_with_the_first_read_and_takes_no_signals)
     sigaddset(&set, SIGUSR1);
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
     CHECK_EQ(kill(getpid(), SIGUSR1), 0);
-    CHECK_EQ(tr_audio_read(a, samples, 160000, message), 160000); /* it had all the time to take it */
+    CHECK_EQ(tr_audio_read(a, samples, 160000, message), 160000); /* time enough for the thread to get it */
     CHECK(handled_by == 0);
     CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
     CHECK(handled_by == pthread_self());

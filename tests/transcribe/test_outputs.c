@@ -164,7 +164,7 @@ TEST(a_directory_where_an_output_is_to_go)
     places.formats = 1u << TR_TXT | 1u << TR_SRT;
     make_directories("out/a.srt");
     must_not_write("in/a.wav", "out/a.srt: is a directory");
-    CHECK_EQ(entries_of("out"), 1); /* nor is the other format there */
+    CHECK_EQ(entries_of("out"), 1); /* the other format was not written either */
 }
 
 TEST(the_input_itself_is_not_overwritten)
@@ -248,9 +248,9 @@ TEST(never_done)
     directory_enter();
     make_file("in/a.wav", 1);
     make_directories("out/a.txt");
-    CHECK(!tr_outputs_done(&places, "in/a.wav")); /* that is a directory */
+    CHECK(!tr_outputs_done(&places, "in/a.wav")); /* the output is a directory */
     make_file("out/b.txt", 1);
-    CHECK(!tr_outputs_done(&places, "in/b.wav")); /* that has no input */
+    CHECK(!tr_outputs_done(&places, "in/b.wav")); /* the input does not exist */
     places.formats = 0;
     CHECK(!tr_outputs_done(&places, "in/a.wav"));
     places.formats = 1;

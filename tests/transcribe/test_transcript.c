@@ -450,7 +450,7 @@ TEST(json_is_valid_whatever_was_heard)
         }
         const char *json = as(TR_JSON);
         CHECK(gd__json_valid(json, strlen(json)));
-        CHECK(strstr(json, "udc") == NULL); /* that is how bytes that are no UTF-8 would be written */
+        CHECK(strstr(json, "udc") == NULL); /* the escape for bytes that are not UTF-8 */
     }
 }
 

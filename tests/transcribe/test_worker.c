@@ -365,7 +365,7 @@ TEST_WITHIN(300, bad_files_harm_no_other)
     for (size_t i = 1; i < 8; i++) {
         CHECK_STR(j->results[i], "");
         CHECK_EQ(j->failures[i], GD_FAILURE_ERROR);
-        CHECK_EQ(j->attempts[i], 1); /* it would not get better */
+        CHECK_EQ(j->attempts[i], 1); /* another attempt would not help */
         if (i < 7)
             CHECK_CONTAINS(j->errors[i], j->files[i]);
     }

@@ -85,7 +85,7 @@ static void parse_comment(struct parsed *p, const char *line)
     CHECK_STR(kind, "TYPE");
     CHECK(strcmp(rest, "counter") == 0 || strcmp(rest, "gauge") == 0);
     CHECK(type_of(p, name, strlen(name)) == NULL);
-    CHECK_STR(p->helps[p->n_helps - 1], name); /* its HELP is just before */
+    CHECK_STR(p->helps[p->n_helps - 1], name); /* the HELP line comes just before */
     snprintf(p->types[p->n_types][0], sizeof p->types[0][0], "%s", name);
     snprintf(p->types[p->n_types++][1], sizeof p->types[0][0], "%.127s", rest);
 }
