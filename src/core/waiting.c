@@ -140,12 +140,33 @@ void gd__waiting_clear(struct gd__waiting *q)
     memset(q, 0, sizeof *q);
 }
 
-/* The heap is as deep as the longest row of tasks that came back one by one, each earlier than the one before. */
+/* The last of the siblings that begin with slot. It may be linked to `stop` already. */
+static uint32_t last_sibling(const struct gd__sched *s, uint32_t slot, uint32_t stop)
+{
+    while (s->tasks[slot].next != GD__NO_TASK && s->tasks[slot].next != stop)
+        slot = s->tasks[slot].next;
+    return slot;
+}
+
+/* The heap may be as deep as it has tasks, so this does not recurse. Instead, the last child of a task is linked back
+ * to the task until all its children were visited. */
 static void each_returned(const struct gd__sched *s, uint32_t root, void (*each)(void *ctx, uint32_t slot), void *ctx)
 {
-    for (uint32_t slot = s->tasks[root].child; slot != GD__NO_TASK; slot = s->tasks[slot].next)
-        each_returned(s, slot, each, ctx);
     each(ctx, root);
+    for (uint32_t slot = s->tasks[root].child; slot != GD__NO_TASK;) {
+        const uint32_t child = s->tasks[slot].child;
+        if (child != GD__NO_TASK) {
+            const uint32_t last = last_sibling(s, child, slot);
+            const bool is_new = s->tasks[last].next == GD__NO_TASK;
+            s->tasks[last].next = is_new ? slot : GD__NO_TASK;
+            if (is_new) {
+                slot = child;
+                continue;
+            }
+        }
+        each(ctx, slot);
+        slot = s->tasks[slot].next;
+    }
 }
 
 void gd__waiting_each(const struct gd__sched *s, const struct gd__waiting *q, void (*each)(void *ctx, uint32_t slot),

@@ -49,7 +49,8 @@ uint32_t gd__waiting_first(const struct gd__sched *s, const struct gd__waiting *
 uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q);
 /* Forgets all tasks. */
 void gd__waiting_clear(struct gd__waiting *q);
-/* Calls each() for every task of the queue, in no particular order. */
+/* Calls each() for every task of the queue, in no particular order. Links change meanwhile: each() must not use the
+ * queue. */
 void gd__waiting_each(const struct gd__sched *s, const struct gd__waiting *q, void (*each)(void *ctx, uint32_t slot),
                       void *ctx);
 
