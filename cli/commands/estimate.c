@@ -94,8 +94,13 @@ static int deal(const struct gd_files *files, const struct gd_devices *devices, 
 {
     const size_t count = gd_files_count(files);
     size_t *gpu_of = calloc(count, sizeof *gpu_of);
-    plan->n = gd_devices_count(devices);
-    plan->shares = calloc(plan->n, sizeof *plan->shares);
+    const size_t n_devices = gd_devices_count(devices);
+    plan->shares = calloc(n_devices, sizeof *plan->shares);
+    for (size_t i = 0; plan->shares && i < n_devices; i++) {
+        struct gd_device d = { .size = sizeof d };
+        if (gd_devices_group(devices, i) == (int)i) /* a group is one share, named after its first GPU */
+            plan->shares[plan->n++].gpu_id = gd_devices_get(devices, i, &d) == 0 ? d.id : (int)i;
+    }
     int rc = -1;
     if (!gpu_of || !plan->shares)
         (void)gd__fail("out of memory");
@@ -103,10 +108,6 @@ static int deal(const struct gd_files *files, const struct gd_devices *devices, 
         (void)gd__fail("%s", gd_error_text());
     else
         rc = 0;
-    for (size_t i = 0; rc == 0 && i < plan->n; i++) {
-        struct gd_device d = { .size = sizeof d };
-        plan->shares[i].gpu_id = gd_devices_get(devices, i, &d) == 0 ? d.id : (int)i;
-    }
     for (size_t i = 0; rc == 0 && i < count; i++) {
         plan->shares[gpu_of[i]].files++;
         plan->shares[gpu_of[i]].bytes += gd_files_size(files, i);

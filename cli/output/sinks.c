@@ -30,6 +30,7 @@
 #include "tui/terminal.h"
 
 enum {
+    GPUS_MOST = 32,           /* of a worker */
     TASKS_LIMIT = 64 << 20,   /* bytes waiting to be written; above this no new task is begun */
     MESSAGES_LIMIT = 1 << 20, /* bytes waiting; above this messages are only counted */
     PACKED_ROOM = 1 << 16,    /* bytes of tasks that end in one round and are added together */
@@ -251,8 +252,14 @@ static bool is_left(const struct cli_sinks *s, const struct cli_task_end *e)
     return s->journal && !e->ok && (why == GD_FAILURE_CANCELLED || why == GD_FAILURE_NO_WORKER);
 }
 
-static void write_all(struct cli_sinks *s, const struct cli_task_end *e)
+static void write_all(struct cli_sinks *s, struct cli_task_end *e)
 {
+    int gpus[GPUS_MOST];
+    if (s->d && e->slot > 0 && (s->joblog || s->records)) {
+        const int n = gd_dispatcher_worker_gpus(s->d, e->slot - 1, gpus, GPUS_MOST);
+        e->gpu_ids = gpus;
+        e->n_gpus = n > 0 ? (size_t)n : 0;
+    }
     if (s->joblog)
         check(s, cli_joblog_add(s->joblog, e));
     if (s->results)
@@ -262,6 +269,8 @@ static void write_all(struct cli_sinks *s, const struct cli_task_end *e)
     if (s->failures)
         check(s, cli_failures_add(s->failures, e));
     check(s, cli_streams_add(s->output, e));
+    e->gpu_ids = NULL;
+    e->n_gpus = 0;
 }
 
 /* Called after each write. */

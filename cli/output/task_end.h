@@ -32,10 +32,12 @@ struct cli_task_end {
     int signal;                /* 15 for a timeout */
     double started;            /* Unix time; 0: never */
     double seconds;
-    unsigned slot; /* {%}: number of its worker, from 1; 0: no worker got the task */
+    unsigned slot;      /* {%}: number of its worker, from 1; 0: no worker got the task */
+    const int *gpu_ids; /* {gpu}: the devices of that worker, if they are known */
+    size_t n_gpus;
 };
 
-/* Does not set the slot. The caller sets it. */
+/* Does not set slot and gpu_ids. The caller sets them. */
 void cli_task_end_read(struct cli_task_end *e, const struct gd_report *report, enum cli_result_kind kind);
 
 /* Packs a task's end, with everything it points to and a pointer that the caller chooses, into one block of memory. The

@@ -17,6 +17,8 @@ static void set_workers(struct gd_options *o, const struct cli_run *r)
     o->gpus = r->gpus;
     o->workers_per_gpu = r->workers.per_gpu;
     o->model_bytes = r->workers.model_bytes;
+    o->gpus_per_worker = r->gpus_per_worker;
+    o->visible_devices = r->visible_devices;
     o->any_cpu = r->any_cpu;
     o->setup_args = r->setup_args;
     o->setup_args_size = r->setup_args ? strlen(r->setup_args) + 1 : 0;

@@ -91,6 +91,17 @@ int cli_set_sync(const struct cli_opt *opt, void *field, const char *text)
     return one_of("--sync", choices, field, text);
 }
 
+static int set_visible(const struct cli_opt *opt, void *field, const char *text)
+{
+    static const char *const choices[] = { "uuid", "index", NULL };
+    const char *chosen = NULL;
+    (void)opt;
+    if (one_of("--visible-devices", choices, &chosen, text) < 0)
+        return -1;
+    *(enum gd_visible_devices *)field = strcmp(chosen, "index") == 0 ? GD_VISIBLE_INDEX : GD_VISIBLE_UUID;
+    return 0;
+}
+
 int cli_set_retries(const struct cli_opt *opt, void *field, const char *text)
 {
     struct cli_retries *r = field;
@@ -140,13 +151,22 @@ static bool is_program(const char *value)
 
 static const struct cli_opt table[] = {
     { "gpus", 0, "SPEC",
-      "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); a UUID or its start; sim:4 (4 simulated GPUs); cpu:8 (8 "
-      "workers, no GPU) (default auto)",
+      "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); 0+1,2+3 (groups); a UUID or its start; sim:4 (4 "
+      "simulated "
+      "GPUs); cpu:8 (8 workers, no GPU) (default auto)",
       cli_set_text, AT(gpus), .group = "Devices and workers" },
     { "workers-per-gpu", 'j', "N",
       "number of workers on each GPU; auto:6G starts as many as fit if each needs 6 GiB of free GPU memory (default 1)",
       cli_set_workers, AT(workers) },
     { "jobs", 0, "N", NULL, cli_set_workers, AT(workers) },
+    { "gpus-per-worker", 0, "K",
+      "give each worker a group of K GPUs; groups are formed from the best-connected GPUs (default 1)", cli_set_number,
+      AT(gpus_per_worker), .min = 1, .max = 32 },
+    { "visible-devices", 0, "FORM",
+      "how CUDA_VISIBLE_DEVICES names the GPUs of a worker: uuid, or index for programs that cannot read UUIDs "
+      "(default "
+      "uuid)",
+      set_visible, AT(visible_devices) },
     { "worker", 0, "FILE",
       "run a worker plugin (.so), or a program that calls gd_worker_main(), instead of a command; the words after a "
       "program are its arguments",

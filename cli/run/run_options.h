@@ -50,6 +50,8 @@ struct cli_run {
     /* devices and workers */
     const char *gpus;
     struct cli_workers workers;
+    unsigned gpus_per_worker;
+    enum gd_visible_devices visible_devices;
     bool any_cpu;
     unsigned setup_jobs, setup_timeout_ms;
     uint64_t seed;

@@ -115,6 +115,10 @@ size_t gd_devices_count(const struct gd_devices *list);
 /* Fills *out for device i of the list. Returns 0 or a negative code. */
 int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *out);
 
+/* Returns the index in the list of the first device of the group ("0+1") that device i is in, which is i if the device
+ * was listed by itself. Devices of a group follow each other. */
+int gd_devices_group(const struct gd_devices *list, size_t i);
+
 /* Returns the index in the list of the device with this number (gd_device.id), or GD_E_NO_DEVICES. */
 int gd_devices_find(const struct gd_devices *list, int id);
 

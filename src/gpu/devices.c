@@ -128,6 +128,16 @@ int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *ou
     return gd__sized_write(out, &f->d, sizeof f->d, "gd_device");
 }
 
+int gd_devices_group(const struct gd_devices *list, size_t i)
+{
+    const struct gd__found *f = gd__devices_at(list, i);
+    if (!f)
+        return GD_E_INVALID;
+    while (f->group > 0 && i > 0 && list->found.items[i - 1].group == f->group)
+        i--;
+    return (int)i;
+}
+
 static int place_of(const struct gd_devices *list, int id)
 {
     for (size_t i = 0; i < gd_devices_count(list); i++)

@@ -12,7 +12,7 @@
 #include "dispatch/listener.h"
 #include "launch/setup_failures.h"
 
-enum { WHAT_ROOM = 96 };
+enum { WHAT_ROOM = 512, GPUS_MOST = 32 };
 
 /* --- events of the run ------------------------------------------------------------ */
 
@@ -23,27 +23,40 @@ static void task_ended(void *user, const struct gd_report *report)
     (void)gd_balancer_add(run->balancer, report, has_media ? run->parts->media_seconds(run->user, report) : 0);
 }
 
-static void report_worker(struct gd__run *run, int worker_id, int gpu_id, const char *what, const char *why)
+/* "GPU 0", "GPUs 0,1" */
+static void name_gpus(const struct gd__run *run, int worker_id, char *out, size_t size)
 {
-    char about[WHAT_ROOM];
-    snprintf(about, sizeof about, "worker %d on GPU %d %s", worker_id, gpu_id, what);
+    int gpus[GPUS_MOST];
+    const int n = gd_dispatcher_worker_gpus(run->d, (unsigned)worker_id, gpus, GPUS_MOST);
+    size_t used = (size_t)snprintf(out, size, n > 1 ? "GPUs " : "GPU ");
+    for (int i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%d", i ? "," : "", gpus[i]);
+}
+
+static void report_worker(struct gd__run *run, int worker_id, const char *what, const char *why)
+{
+    char about[WHAT_ROOM], gpus[WHAT_ROOM / 2];
+    name_gpus(run, worker_id, gpus, sizeof gpus);
+    snprintf(about, sizeof about, "worker %d on %s %s", worker_id, gpus, what);
     run->parts->say(run->user, about, why);
 }
 
 static void setup_failed(void *user, int worker_id, int gpu_id, const char *error)
 {
     struct gd__run *run = user;
+    (void)gpu_id;
     run->no_setup[worker_id] = true;
     if (gd__setup_failures_add(run->setup_failures, worker_id, error))
-        report_worker(run, worker_id, gpu_id, "failed to set up", error);
+        report_worker(run, worker_id, "failed to set up", error);
 }
 
 /* Reports nothing if the run was aborted: its workers were killed and had no time to clean up. */
 static void cleanup_failed(void *user, int worker_id, int gpu_id, const char *error)
 {
     struct gd__run *run = user;
+    (void)gpu_id;
     if (!run->aborted)
-        report_worker(run, worker_id, gpu_id, "failed to clean up", error);
+        report_worker(run, worker_id, "failed to clean up", error);
 }
 
 static void worker_exited(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
@@ -53,7 +66,7 @@ static void worker_exited(void *user, int worker_id, int gpu_id, const char *why
         gd_balancer_restarted(run->balancer, gpu_id);
     const bool is_news = given_up && !run->no_setup[worker_id]; /* the reason for a failed setup was reported already */
     if (is_news || run->say_replaced)
-        report_worker(run, worker_id, gpu_id, given_up ? "will not be restarted" : "is replaced", why);
+        report_worker(run, worker_id, given_up ? "will not be restarted" : "is replaced", why);
 }
 
 static bool all_setups_failed(const struct gd__run *run, int worker_id)

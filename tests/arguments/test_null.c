@@ -164,6 +164,10 @@ TEST(gd_devices_get)
     REFUSED(gd_devices_get(list, 0, &d));
     gd_devices_close(&list);
 }
+TEST(gd_devices_group)
+{
+    REFUSED(gd_devices_group(NULL, 0));
+}
 TEST(gd_devices_find)
 {
     CHECK_EQ(gd_devices_find(NULL, 0), GD_E_NO_DEVICES);

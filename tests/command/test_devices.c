@@ -115,6 +115,115 @@ TEST(a_set_up_that_takes_too_long)
     CHECK_CONTAINS(r.err, "worker 0 on GPU 0 ");
 }
 
+/* --- groups ------------------------------------------------------------------------- */
+
+TEST(several_gpus_per_worker)
+{
+    CHECK_PRINTS(sh("gpu-dispatch run --gpus sim:4 --gpus-per-worker 2 --quiet 'echo {gpu} $GPU_DISPATCH_GPU_IDS "
+                    "$GPU_DISPATCH_GPU_ID; echo $CUDA_VISIBLE_DEVICES | tr , \\\\n | grep -c ^GPU- #' ::: a b c d | "
+                    "sort -u"),
+                 "0,1 0,1 0\n2\n2,3 2,3 2\n");
+}
+
+TEST(groups_that_the_user_writes)
+{
+    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4 gpu-dispatch run --gpus 0+2,1+3 --quiet 'echo {gpu} #' ::: a b c d | sort -u"),
+                 "0,2\n1,3\n");
+}
+
+TEST(the_best_connected_gpus)
+{
+    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4,nvlink=0/1/1/0 gpu-dispatch run --gpus-per-worker 2 --quiet 'echo {gpu} #' "
+                    "::: a b c d | sort -u"),
+                 "0,3\n1,2\n");
+}
+
+TEST(gpus_by_index)
+{
+    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4 CUDA_VISIBLE_DEVICES=3,1,2 gpu-dispatch run --gpus 0+2 --visible-devices index "
+                    "--quiet 'echo {gpu} $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER #' ::: a"),
+                 "0,2 3,2 PCI_BUS_ID\n");
+    CHECK_REFUSED(sh("GPU_DISPATCH_SIM=1,mig=2 gpu-dispatch run --visible-devices index true ::: a"),
+                  "gpu-dispatch: GPU 0 is a MIG instance, and CUDA_VISIBLE_DEVICES can name those by UUID only: set "
+                  "visible devices to uuid, the default");
+    CHECK_REFUSED(sh("gpu-dispatch run --gpus sim:1 --visible-devices number true ::: a"),
+                  "gpu-dispatch: --visible-devices takes uuid or index, not \"number\"");
+}
+
+TEST(a_gpu_that_is_left_over_is_named)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:3 --gpus-per-worker 2 'echo {gpu} #' ::: a 2>&1 | grep -v "
+                      "'^[0-9]* task\\|^$'");
+    CHECK_CONTAINS(r.out, "gpu-dispatch: GPU 2 is not used: too few devices are left for a group of 2\n");
+    CHECK_CONTAINS(r.out, "0,1\n");
+}
+
+TEST(groups_that_are_refused)
+{
+    CHECK_REFUSED(
+        sh("gpu-dispatch run --gpus sim:2 --gpus-per-worker 3 true ::: a"),
+        "gpu-dispatch: --gpus sim:2: gpus_per_worker is 3, but only 2 devices can be used: choose more devices "
+        "or a smaller gpus_per_worker");
+    CHECK_REFUSED(sh("GPU_DISPATCH_SIM=2,mig=0/2 gpu-dispatch run --gpus 0+1 true ::: a"),
+                  "gpu-dispatch: --gpus 0+1: GPU 1 is a MIG instance, and a process can use only one of those: a group "
+                  "needs whole GPUs");
+    CHECK_EQ(sh("gpu-dispatch run --gpus sim:2 --gpus-per-worker 0 true ::: a").status, 255);
+    CHECK_CONTAINS(sh("GPU_DISPATCH_SIM=2 gpu-dispatch transcribe --gpus 0+1 a.wav").err,
+                   "gpu-dispatch: a transcription uses one GPU, so groups are not possible");
+}
+
+TEST(the_map_of_groups)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:4 --gpus-per-worker 2 -v true ::: a 2>&1 | grep -o '^gpu-dispatch: "
+                      "worker .: GPU .'");
+    CHECK_STR(r.out, "gpu-dispatch: worker 0: GPU 0\ngpu-dispatch: worker 0: GPU 1\ngpu-dispatch: worker 1: GPU 2\n"
+                     "gpu-dispatch: worker 1: GPU 3\n");
+}
+
+TEST(logs_name_the_whole_group)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:2 --gpus-per-worker 2 --quiet --joblog log --output out.jsonl "
+                      "'true {gpu} #' ::: a; tail -n 1 log | cut -f 9; grep -o '\"gpu\":.*\\]' out.jsonl");
+    CHECK_STR(r.out, "true '0,1' # a\n\"gpu\":0,\"gpus\":[0,1]\n");
+}
+
+TEST(a_gpu_of_a_group_that_is_lost)
+{
+    /* 0+1 waits for the lock until 2+3 has begun a task and GPU 3 has failed in the middle of it. */
+    struct ran r = sh("mkfifo x f; exec 9> lock; flock 9\n"
+                      "GPU_DISPATCH_SIM=4 GPU_DISPATCH_SIM_XID=x gpu-dispatch run --gpus-per-worker 2 --quiet "
+                      "'if [ {gpu} = 2,3 ]; then echo > f; sleep 300; else flock lock true; fi; echo {} {gpu}' "
+                      "::: 1 2 3 9>&- > out &\n"
+                      "read -r begun < f; echo '3 79' > x; exec 9>&-; wait $!; echo $?; sort out");
+    CHECK_STR(r.out, "0\n1 0,1\n2 0,1\n3 0,1\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: GPU 3 is taken out of use: Xid 79");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: GPU 2 is not used: GPU 3 of its group is out of use\n");
+}
+
+TEST(a_gpu_without_room_is_left_out)
+{
+    struct ran r = sh("GPU_DISPATCH_SIM=2,memory=24G,free=20G/2G gpu-dispatch run --quiet -j auto:6G 'echo {gpu} #' "
+                      "::: a b c");
+    CHECK_EQ(r.status, 0);
+    CHECK_STR(r.out, "0\n0\n0\n");
+    CHECK_STR(r.err, "gpu-dispatch: GPU 1 is not used: it has 2.0 GiB free, and 256 MiB of that stay in reserve: a "
+                     "worker that needs 6.0 GiB does not fit\n");
+}
+
+TEST(a_worker_of_a_group_that_fails_to_set_up)
+{
+    struct ran r = sh("gpu-dispatch run --gpus sim:2 --gpus-per-worker 2 --quiet --stream false ::: a");
+    CHECK_CONTAINS(r.err, "worker 0 on GPUs 0,1 failed to set up");
+}
+
+TEST(a_group_is_one_share_of_an_estimate)
+{
+    CHECK_STR(sh("mkdir d; echo 1 > d/a; echo 2 > d/b; GPU_DISPATCH_SIM=3 gpu-dispatch estimate --input-dir d --gpus "
+                 "2,0+1 --json | grep -o '\"gpus\".*'")
+                  .out,
+              "\"gpus\":[{\"gpu\":2,\"files\":1,\"bytes\":2},{\"gpu\":0,\"files\":1,\"bytes\":2}]}\n");
+}
+
 /* --- gpus ------------------------------------------------------------------------------------ */
 
 TEST(a_table_of_devices)

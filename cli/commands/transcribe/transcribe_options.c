@@ -197,6 +197,8 @@ static int check(const struct cli_transcribe *t)
         { r->force_resume && !r->journal, "--force-resume needs a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
         { r->journal && t->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
+        { r->gpus && strchr(r->gpus, '+'),
+          "a transcription uses one GPU, so groups are not possible: write 0,1 instead of 0+1 in --gpus" },
         { r->http_token_file && !r->http, "--http-token-file is for --http: give --http too" },
         { t->word_timestamps && !(t->formats & 1U << TR_JSON),
           "--word-timestamps are written only to json: give --format json too" },

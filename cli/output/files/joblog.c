@@ -76,7 +76,9 @@ static void add_command(struct cli_joblog *j, const struct cli_task_end *e)
                                         .payload_size = r->input_size,
                                         .task_id = r->task_id,
                                         .slot = e->slot,
-                                        .gpu_id = r->gpu_id };
+                                        .gpu_id = r->gpu_id,
+                                        .gpu_ids = e->gpu_ids,
+                                        .n_gpus = e->n_gpus };
         char *line = gd_command_line(j->command, &fill);
         if (line)
             gd__buffer_text(b, line);

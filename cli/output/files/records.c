@@ -100,6 +100,8 @@ static void add_figures(struct gd__buffer *b, const struct cli_task_end *e)
         gd__buffer_format(b, ",\"worker\":%d,\"gpu\":%d", r->worker_id, r->gpu_id);
     else
         gd__buffer_text(b, ",\"worker\":null,\"gpu\":null");
+    for (size_t i = 0; e->n_gpus > 1 && i < e->n_gpus; i++)
+        gd__buffer_format(b, "%s%d%s", i ? "," : ",\"gpus\":[", e->gpu_ids[i], i + 1 < e->n_gpus ? "" : "]");
     if (r->start_ns)
         gd__buffer_format(b, ",\"started\":%.6f,\"seconds\":%.6f", e->started, e->seconds);
     else

@@ -12,20 +12,29 @@
 #include "cli/say.h"
 #include "view/figures.h"
 
-/* --verbose: which worker is on which device. */
+enum { GPUS_MOST = 32 }; /* of a worker */
+
+static void show_gpu(const struct gd_devices *devices, int worker_id, int gpu_id)
+{
+    struct gd_device d = { .size = sizeof d };
+    const int at = devices ? gd_devices_find(devices, gpu_id) : -1;
+    if (at < 0 || gd_devices_get(devices, (size_t)at, &d) < 0)
+        cli_say("worker %d: GPU %d", worker_id, gpu_id);
+    else
+        cli_say("worker %d: GPU %d, %s%s%s", worker_id, d.id, d.name, *d.uuid ? ", " : "", d.uuid);
+}
+
+/* --verbose: which worker is on which devices. */
 static void show_map(const struct cli_running *r)
 {
-    const struct gd_worker_stats *w = r->run.workers;
+    int gpus[GPUS_MOST];
     struct gd_devices *devices = NULL;
     if (gd_devices_open(&devices, r->asked->gpus) < 0)
         devices = NULL;
-    for (size_t i = 0; i < r->run.n_workers; i++) {
-        struct gd_device d = { .size = sizeof d };
-        int at = devices ? gd_devices_find(devices, (int)w[i].gpu_id) : -1;
-        if (at < 0 || gd_devices_get(devices, (size_t)at, &d) < 0)
-            cli_say("worker %d: GPU %d", (int)w[i].worker_id, (int)w[i].gpu_id);
-        else
-            cli_say("worker %d: GPU %d, %s%s%s", (int)w[i].worker_id, d.id, d.name, *d.uuid ? ", " : "", d.uuid);
+    for (unsigned i = 0; i < r->run.n_workers; i++) {
+        const int n = gd_dispatcher_worker_gpus(r->run.d, i, gpus, GPUS_MOST);
+        for (int k = 0; k < n && k < GPUS_MOST; k++)
+            show_gpu(devices, (int)i, gpus[k]);
     }
     gd_devices_close(&devices);
 }

@@ -77,6 +77,18 @@ TEST(written)
     CHECK_STR(simulated("4,nvlink=0/1", "0+1,2+3", 2), "0+1 2+3"); /* connections do not matter */
 }
 
+TEST(the_group_of_a_device)
+{
+    no_devices();
+    setenv("GPU_DISPATCH_SIM", "6", 1);
+    struct gd_devices *list = devices("3,0+1,2+4+5");
+    static const int first[] = { 0, 1, 1, 3, 3, 3 };
+    for (size_t i = 0; i < 6; i++)
+        CHECK_EQ(gd_devices_group(list, i), first[i]);
+    CHECK_EQ(gd_devices_group(list, 6), GD_E_INVALID);
+    gd_devices_close(&list);
+}
+
 TEST(written_in_another_size)
 {
     CHECK_EQ(atoi(simulated("4", "0+1,2+3", 4)), GD_E_INVALID);
