@@ -117,24 +117,28 @@ TEST(a_set_up_that_takes_too_long)
 
 /* --- groups ------------------------------------------------------------------------- */
 
+/* Two tasks that wait for each other, so that both workers run one. */
+#define MEET "if [ {#} = 1 ]; then echo > f; else read -r x < f; fi; "
+
 TEST(several_gpus_per_worker)
 {
-    CHECK_PRINTS(sh("gpu-dispatch run --gpus sim:4 --gpus-per-worker 2 --quiet 'echo {gpu} $GPU_DISPATCH_GPU_IDS "
-                    "$GPU_DISPATCH_GPU_ID; echo $CUDA_VISIBLE_DEVICES | tr , \\\\n | grep -c ^GPU- #' ::: a b c d | "
-                    "sort -u"),
-                 "0,1 0,1 0\n2\n2,3 2,3 2\n");
+    CHECK_PRINTS(sh("mkfifo f; gpu-dispatch run --gpus sim:4 --gpus-per-worker 2 --quiet '" MEET
+                    "echo {gpu} $GPU_DISPATCH_GPU_IDS $GPU_DISPATCH_GPU_ID; echo $CUDA_VISIBLE_DEVICES | tr , \\\\n | "
+                    "grep -c ^GPU- #' ::: a b | sort"),
+                 "0,1 0,1 0\n2\n2\n2,3 2,3 2\n");
 }
 
 TEST(groups_that_the_user_writes)
 {
-    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4 gpu-dispatch run --gpus 0+2,1+3 --quiet 'echo {gpu} #' ::: a b c d | sort -u"),
+    CHECK_PRINTS(sh("mkfifo f; GPU_DISPATCH_SIM=4 gpu-dispatch run --gpus 0+2,1+3 --quiet '" MEET
+                    "echo {gpu} #' ::: a b | sort"),
                  "0,2\n1,3\n");
 }
 
 TEST(the_best_connected_gpus)
 {
-    CHECK_PRINTS(sh("GPU_DISPATCH_SIM=4,nvlink=0/1/1/0 gpu-dispatch run --gpus-per-worker 2 --quiet 'echo {gpu} #' "
-                    "::: a b c d | sort -u"),
+    CHECK_PRINTS(sh("mkfifo f; GPU_DISPATCH_SIM=4,nvlink=0/1/1/0 gpu-dispatch run --gpus-per-worker 2 --quiet '" MEET
+                    "echo {gpu} #' ::: a b | sort"),
                  "0,3\n1,2\n");
 }
 
