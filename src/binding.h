@@ -180,4 +180,7 @@ bool gd__result_would_fill(const struct gd_result *r); /* false: there is nothin
 typedef bool gd__number_fn(void *user, int number);
 int gd__spec_numbers(const char *text, gd__number_fn *fn, void *user);
 
+/* Returns true for "free" and "free:N": a run waits for these devices, and they are not known before. */
+bool gd__spec_is_free(const char *text);
+
 #endif

@@ -99,6 +99,10 @@ struct gd_device_process {
  *   "0+1,2+3"      groups: each worker of a run gets the devices of one group; see gd_options.gpus_per_worker
  *   "GPU-8d2f"     a device by UUID, or by the beginning of a UUID if only one device matches; also "MIG-..."
  *   "0:1"          MIG instance 1 of GPU 0
+ *   "free"         devices that nobody uses now, which may be none: no process computes on them, at most 5 % of their
+ *                  memory (or 1 GiB, if that is more) is in use, and no other run of gpu_dispatch has locked them.
+ *                  gd_dispatcher_open() waits until there is at least one, takes all of them and locks them.
+ *   "free:2"       at most two of those. gd_dispatcher_open() waits until there are two, and takes both or none.
  *   "sim:4"        four simulated devices, on any machine
  *   "cpu", "cpu:8" workers without a device
  *

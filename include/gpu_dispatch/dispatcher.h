@@ -176,7 +176,8 @@ struct gd_options {
     size_t size; /* sizeof(struct gd_options) */
 
     /* devices and workers */
-    /* "auto", "0,2", "0+1,2+3" (groups), "GPU-8d2f", "sim:4", "cpu:8": see gd_devices_open(). Or set gpu_ids. */
+    /* "auto", "0,2", "0+1,2+3" (groups), "GPU-8d2f", "free:2", "sim:4", "cpu:8": see gd_devices_open(). Or set gpu_ids.
+     */
     const char *gpus;
     const int *gpu_ids; /* device numbers; if the workers need no device, any numbers are accepted */
     size_t n_gpus;
@@ -276,6 +277,21 @@ struct gd_options {
      * model_bytes fits on it, or another device of its group is out of use. The first two are reported when the run
      * begins, before any other callback. */
     void (*on_device_idle)(void *user, int gpu_id, const char *why);
+
+    /* A run locks its devices against other runs on this machine: "free" exclusively, everything else shared. A device
+     * that another run holds exclusively is left out of "auto". If it was named ("0", a UUID, gpu_ids), the call fails
+     * with GD_E_BUSY. true: this run takes no locks and ignores those of others. Not possible with "free". */
+    bool ignore_gpu_locks;
+
+    /* Called by gd_dispatcher_open() with a line for people: which devices it waits for ("free"), whenever that changes,
+     * and which devices are left out. With NULL it only asks whether to go on waiting: before each sleep, and after each
+     * signal handler that ran on this thread meanwhile. Return 0 to go on. Any other value ends the wait with
+     * GD_E_INTERRUPTED. NULL: nobody is told. */
+    int (*on_device_note)(void *user, const char *message);
+
+    /* gd_dispatcher_open() stops waiting for free devices, with GD_E_INTERRUPTED, when this descriptor can be read (an
+     * eventfd or a pipe). So another thread can end the wait. It is borrowed and not read. 0: none. */
+    int wait_stop_fd;
 };
 
 #define GD_OPTIONS_INIT                                                                                     \

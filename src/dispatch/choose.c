@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "dispatch/internal.h"
+#include "gpu/list.h"
 
 enum { MOST_WORKERS = 4096 };
 
@@ -282,7 +283,11 @@ int gd__devices_resolve(struct gd_dispatcher *d)
     int rc = check_options(&d->o);
     if (rc < 0)
         return rc;
-    rc = gd_devices_open(&list, d->o.gpus);
+    rc = gd__devices_open_candidates(&list, d->o.gpus);
+    if (rc == 0 && (rc = gd__devices_claim(d, list)) < 0) {
+        gd_devices_close(&list);
+        return rc;
+    }
     /* With gpu_ids, the numbers need not be existing devices. So a failure to list the devices is not an error then. */
     if (rc == 0 || (!d->o.gpus && rc != GD_E_NO_MEMORY))
         rc = choose(d, list);
@@ -292,6 +297,7 @@ int gd__devices_resolve(struct gd_dispatcher *d)
 
 void gd__devices_free(struct gd_dispatcher *d)
 {
+    gd__devices_release(d);
     gd__free(d->devices);
     gd__free(d->gpus);
     gd__free(d->unused);

@@ -353,6 +353,7 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
     const int rc = run_all(d);
     gd__strays_close(d);
     gd__supervisor_close(d);
+    gd__devices_release(d);
     gd__feeder_close(&d->feeder);
     gd__publish_end(d);
     if (d->o.on_exit)

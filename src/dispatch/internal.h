@@ -123,6 +123,7 @@ struct gd_dispatcher {
     struct gd__run_copy copy;
     unsigned n_workers;
     struct gd__run_device *devices;
+    struct gd__claim *claim; /* the locks on them; NULL: none */
     unsigned n_devices;
     unsigned *device_of; /* each worker's index in devices */
     struct gd__run_gpu *gpus;
@@ -212,6 +213,10 @@ void gd__options_free(struct gd_dispatcher *d);
 /* choose.c */
 int gd__devices_resolve(struct gd_dispatcher *d); /* fills devices, gpus, unused, device_of, n_workers, copy.gpu_ids */
 void gd__devices_free(struct gd_dispatcher *d);
+
+/* claim.c */
+int gd__devices_claim(struct gd_dispatcher *d, struct gd_devices *list); /* may wait */
+void gd__devices_release(struct gd_dispatcher *d);                       /* the locks; may be called twice */
 
 /* devices.c */
 void gd__devices_watch(struct gd_dispatcher *d); /* failures are recorded from now until unwatch */

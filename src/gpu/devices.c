@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "gpu/backends/sim.h"
+#include "gpu/claim/claim.h"
 #include "gpu/device.h"
 #include "gpu/list.h"
 #include "gpu/select.h"
@@ -36,6 +37,9 @@ static int open_machine(struct gd_devices *list, const struct gd__spec *spec, co
         return rc;
     list->beside_nvidia = m.has_nvidia;
     rc = gd__select(&list->found, &m, spec, text);
+    if (rc == 0 && spec->kind == GD__SPEC_FREE && spec->count != GD__SPEC_ANY && spec->count > list->found.n)
+        rc = gd__error(GD_E_NO_DEVICES, "%u free GPUs were asked for, but only %zu can be used here", spec->count,
+                       list->found.n);
     gd__machine_close(&m);
     return rc;
 }
@@ -76,11 +80,9 @@ static int fill(struct gd_devices *list, const struct gd__spec *spec, const char
     return open_machine(list, spec, text);
 }
 
-int gd_devices_open(struct gd_devices **out, const char *spec)
+int gd__devices_open_candidates(struct gd_devices **out, const char *spec)
 {
     struct gd__spec parsed;
-    if (!out)
-        return gd__error(GD_E_INVALID, "gd_devices_open: out is NULL");
     *out = NULL;
     int rc = gd__spec_parse(&parsed, spec);
     if (rc < 0)
@@ -88,11 +90,24 @@ int gd_devices_open(struct gd_devices **out, const char *spec)
     struct gd_devices *list = gd__calloc(1, sizeof *list);
     if (!list)
         return gd__error(GD_E_NO_MEMORY, "no memory for a list of devices");
+    list->spec = parsed;
     rc = fill(list, &parsed, spec);
     if (rc < 0)
         gd_devices_close(&list);
     else
         *out = list;
+    return rc;
+}
+
+int gd_devices_open(struct gd_devices **out, const char *spec)
+{
+    if (!out)
+        return gd__error(GD_E_INVALID, "gd_devices_open: out is NULL");
+    int rc = gd__devices_open_candidates(out, spec);
+    if (rc == 0 && (*out)->spec.kind == GD__SPEC_FREE)
+        rc = gd__claim_keep_free(*out);
+    if (rc < 0)
+        gd_devices_close(out);
     return rc;
 }
 

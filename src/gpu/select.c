@@ -275,5 +275,5 @@ int gd__select(struct gd__found_list *out, const struct gd__machine *m, const st
     if (spec->kind == GD__SPEC_LIST)
         return select_list(out, m, text);
     const int rc = add_usable(out, m);
-    return rc == 0 && out->n == 0 && spec->kind == GD__SPEC_AUTO ? no_usable_gpu(m) : rc;
+    return rc == 0 && out->n == 0 && spec->kind != GD__SPEC_ALL ? no_usable_gpu(m) : rc;
 }

@@ -1,6 +1,6 @@
 /* Parses what a user writes to choose devices.
  *
- *   spec    = "auto" | "all" | "sim:" count | "cpu" [":" count] | part { "," part }
+ *   spec    = "auto" | "all" | "sim:" count | "cpu" [":" count] | "free" [":" count] | part { "," part }
  *   part    = entry | group
  *   group   = entry "+" entry { "+" entry }
  *   entry   = number | number "-" number | number ":" number | "GPU-..." | "MIG-..."
@@ -28,6 +28,7 @@ static const struct {
     { "all", GD__SPEC_AUTO, 1 },
     { "sim", GD__SPEC_SIM, 0 },
     { "cpu", GD__SPEC_CPU, 1 },
+    { "free", GD__SPEC_FREE, GD__SPEC_ANY },
 };
 
 long gd__spec_number(const char *text, size_t length, long least, long most)
@@ -51,8 +52,8 @@ static int parse_count(struct gd__spec *out, const char *text, const char *count
         return gd__error(GD_E_INVALID, "\"%s\": auto takes no number; write \"auto\"", text);
     const long n = gd__spec_number(count, strlen(count), 1, GD__SPEC_MOST);
     if (n < 0)
-        return gd__error(GD_E_INVALID, "\"%s\": the number of devices must be 1 to %d, as in \"%.3s:4\"", text,
-                         GD__SPEC_MOST, text);
+        return gd__error(GD_E_INVALID, "\"%s\": the number of devices must be 1 to %d, as in \"%.*s:4\"", text,
+                         GD__SPEC_MOST, (int)(strcspn(text, ":")), text);
     out->count = (unsigned)n;
     return 0;
 }
@@ -80,7 +81,7 @@ static int wrong_entry(const struct gd__spec_entry *e)
     return gd__error(
         GD_E_INVALID,
         "\"%.*s\" is not a GPU number (0), range (0-3), group (0+1), UUID (GPU-..., MIG-...), MIG instance "
-        "(0:1), auto, sim:N or cpu:N",
+        "(0:1), auto, free:N, sim:N or cpu:N",
         (int)e->length, e->text);
 }
 
@@ -150,4 +151,10 @@ int gd__spec_numbers(const char *text, gd__number_fn *fn, void *user)
                 return 0;
     }
     return rc < 0 ? rc : 1;
+}
+
+bool gd__spec_is_free(const char *text)
+{
+    struct gd__spec spec;
+    return gd__spec_parse(&spec, text) == 0 && spec.kind == GD__SPEC_FREE;
 }

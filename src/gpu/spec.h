@@ -7,17 +7,20 @@
 
 enum { GD__SPEC_MOST = 1024 }; /* the most simulated devices or CPU workers */
 
+#define GD__SPEC_ANY (~0u) /* a count: as many as there are */
+
 enum gd__spec_kind {
     GD__SPEC_ALL,  /* the text is NULL: all usable devices, even if there are none */
     GD__SPEC_AUTO, /* the same, but there must be at least one */
     GD__SPEC_LIST, /* by name: gd__spec_next() */
     GD__SPEC_SIM,
     GD__SPEC_CPU,
+    GD__SPEC_FREE, /* devices that nobody uses: claim/claim.h */
 };
 
 struct gd__spec {
     enum gd__spec_kind kind;
-    unsigned count; /* for SIM and CPU */
+    unsigned count; /* for SIM, CPU and FREE */
 };
 
 int gd__spec_parse(struct gd__spec *out, const char *text);

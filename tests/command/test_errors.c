@@ -179,7 +179,7 @@ TEST(invalid_lists_of_gpus)
 {
     CHECK_REFUSED(sh("gpu-dispatch run --gpus foo true ::: 1"),
                   "gpu-dispatch: --gpus foo: \"foo\" is not a GPU number (0), range (0-3), group (0+1), UUID "
-                  "(GPU-..., MIG-...), MIG instance (0:1), auto, sim:N or cpu:N");
+                  "(GPU-..., MIG-...), MIG instance (0:1), auto, free:N, sim:N or cpu:N");
 }
 
 TEST(no_gpu)

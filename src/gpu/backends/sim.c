@@ -1,25 +1,29 @@
 /* Simulated devices, for trying things out and for tests on a machine without a GPU.
  *
  *   GPU_DISPATCH_SIM=4
- *   GPU_DISPATCH_SIM=4,memory=8G,free=6G/2G,cpus=0-3,8/4-7,numa=0/1,name=Foo,mig=0/2,util=50,temp=40,power=75
+ *   GPU_DISPATCH_SIM=4,memory=8G,free=6G/2G,cpus=0-3,8/4-7,numa=0/1,name=Foo,mig=0/2,util=50,temp=40,power=75,pid=0/71
  *
  * The first number is the number of GPUs. The settings after it describe them. Values separated by '/' are for one GPU
  * each, and the last value is for all further GPUs. mig=2 gives a GPU two MIG instances. mig=on switches MIG on without
  * an instance. mode=prohibited sets the compute mode. power is in watts. GPUs with the same value of nvlink are
  * connected by NVLink, and GPUs with the same value of switch by a PCIe switch; -1 is no connection: nvlink=0/0/1/1.
- * The UUID of a device depends only on its number, so it is the same in every process. Each refresh reads the variable
- * again.
+ * pid is a process that computes on the GPU as long as it lives; 0: none. The UUID of a device depends only on its
+ * number, so it is the same in every process. Each refresh reads the variable again.
  */
 #include "gpu/backends/sim.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/process/owner.h"
 #include "gpu/groups/connection.h"
 #include "gpu/numa.h"
 #include "gpu/spec.h"
@@ -41,6 +45,7 @@ enum key {
     KEY_MODE,
     KEY_NVLINK,
     KEY_SWITCH,
+    KEY_PID,
     N_KEYS
 };
 
@@ -57,7 +62,7 @@ struct config {
 struct gpu {
     uint64_t memory, free;
     unsigned utilization, power_mw, instances;
-    int temperature, numa, nvlink, pcie_switch;
+    int temperature, numa, nvlink, pcie_switch, pid;
     bool has_free, has_cpus, mig_enabled, prohibited;
     cpu_set_t cpus;
     char name[64];
@@ -173,17 +178,30 @@ static bool set_mode(struct gpu *g, const struct slice *s)
     return g->prohibited || (s->length == 7 && strncasecmp(s->text, "default", 7) == 0);
 }
 
+static bool set_pid(struct gpu *g, const struct slice *s)
+{
+    g->pid = (int)gd__spec_number(s->text, s->length, 0, INT_MAX);
+    return g->pid >= 0;
+}
+
 static const struct {
     const char *name;
     bool (*set)(struct gpu *g, const struct slice *s);
     const char *example;
 } keys[N_KEYS] = {
-    [KEY_MEMORY] = { "memory", set_memory, "8G" },      [KEY_FREE] = { "free", set_free, "6G" },
-    [KEY_CPUS] = { "cpus", set_cpus, "0-3/4-7" },       [KEY_NUMA] = { "numa", set_numa, "0/1" },
-    [KEY_NAME] = { "name", set_name, "Foo" },           [KEY_MIG] = { "mig", set_mig, "0, 1 to 7, or on" },
-    [KEY_UTIL] = { "util", set_util, "0 to 100" },      [KEY_TEMP] = { "temp", set_temp, "40" },
-    [KEY_POWER] = { "power", set_power, "75" },         [KEY_MODE] = { "mode", set_mode, "default or prohibited" },
-    [KEY_NVLINK] = { "nvlink", set_nvlink, "0/0/1/1" }, [KEY_SWITCH] = { "switch", set_switch, "0/0/1/1" },
+    [KEY_MEMORY] = { "memory", set_memory, "8G" },
+    [KEY_FREE] = { "free", set_free, "6G" },
+    [KEY_CPUS] = { "cpus", set_cpus, "0-3/4-7" },
+    [KEY_NUMA] = { "numa", set_numa, "0/1" },
+    [KEY_NAME] = { "name", set_name, "Foo" },
+    [KEY_MIG] = { "mig", set_mig, "0, 1 to 7, or on" },
+    [KEY_UTIL] = { "util", set_util, "0 to 100" },
+    [KEY_TEMP] = { "temp", set_temp, "40" },
+    [KEY_POWER] = { "power", set_power, "75" },
+    [KEY_MODE] = { "mode", set_mode, "default or prohibited" },
+    [KEY_NVLINK] = { "nvlink", set_nvlink, "0/0/1/1" },
+    [KEY_SWITCH] = { "switch", set_switch, "0/0/1/1" },
+    [KEY_PID] = { "pid", set_pid, "71" },
 };
 
 /* --- the variable --- */
@@ -291,6 +309,18 @@ static void make_uuid(char *out, size_t size, const char *prefix, uint32_t n)
              more >> 16, more & 0xfff, (more >> 4) & 0xfff, n);
 }
 
+/* A process that has ended but still has a number does not compute. */
+static bool is_running(int pid)
+{
+    struct gd__owner owner = { .pid = pid > 0 ? (uint64_t)pid : 0 };
+    const int fd = pid > 0 ? gd__owner_pidfd(&owner) : -1;
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    const bool running = fd >= 0 && poll(&p, 1, 0) == 0;
+    if (fd >= 0)
+        close(fd);
+    return running;
+}
+
 static void fill_figures(struct gd__found *f, const struct gpu *g)
 {
     const unsigned parts = f->d.is_mig ? g->instances : 1;
@@ -299,7 +329,7 @@ static void fill_figures(struct gd__found *f, const struct gpu *g)
     f->d.utilization = g->utilization;
     f->d.temperature = g->temperature;
     f->d.power_mw = g->power_mw;
-    f->d.n_processes = 0;
+    f->d.n_processes = is_running(g->pid);
     f->d.known |= GD_KNOWN_MEMORY | GD_KNOWN_UTILIZATION | GD_KNOWN_TEMPERATURE | GD_KNOWN_POWER | GD_KNOWN_PROCESSES;
 }
 
@@ -387,8 +417,13 @@ static void refresh(struct gd__found *f)
 
 static int processes(const struct gd__found *f, struct gd_device_process *out, size_t max)
 {
-    (void)f, (void)out, (void)max;
-    return 0;
+    struct config c;
+    struct gpu g;
+    if (read_variable(&c) < 0 || describe(&g, &c, (unsigned)f->d.index) < 0 || !is_running(g.pid))
+        return 0;
+    if (max > 0)
+        out[0] = (struct gd_device_process){ .pid = g.pid };
+    return 1;
 }
 
 static int connection(const struct gd__found *a, const struct gd__found *b)
