@@ -143,6 +143,8 @@ static const char environment[] = "Variables set for commands and workers:\n"
                                   "  CUDA_VISIBLE_DEVICES     use only these GPUs, in this order\n"
                                   "  GPU_DISPATCH_SIM         use simulated GPUs instead of real ones: \"4\" means\n"
                                   "                           four; more in gpu-dispatch-gpus(1)\n"
+                                  "  GPU_DISPATCH_LOCKS       directory of the locks on GPUs (default /run/lock,\n"
+                                  "                           or /dev/shm or /tmp)\n"
                                   "  PARALLEL_SHELL, SHELL    the shell that runs commands\n"
                                   "  GPU_DISPATCH_TRANSCRIBER path of the transcription worker to use\n"
                                   "  GPU_DISPATCH_MODELS      a directory with speech models\n";

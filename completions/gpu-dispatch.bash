@@ -12,7 +12,7 @@ _gpu_dispatch_files() { # -f or -d: offers files or directories
 # Offers values of an option. Returns 1 if the option takes none.
 _gpu_dispatch_value() {
     case $1 in
-    --gpus) _gpu_dispatch_words 'auto all 0 0,1 0-3 0+1 sim:2 sim:4 cpu cpu:2' ;;
+    --gpus) _gpu_dispatch_words 'auto all free free:1 free:2 0 0,1 0-3 0+1 sim:2 sim:4 cpu cpu:2' ;;
     --visible-devices) _gpu_dispatch_words 'uuid index' ;;
     --gpus-per-worker) _gpu_dispatch_words '1 2 4 8' ;;
     -j | --workers-per-gpu | --workers) _gpu_dispatch_words '1 2 4 8 auto:' ;;
@@ -78,12 +78,13 @@ _gpu_dispatch_run() {
     elif ((command_at == at)) || [[ $cur != -* ]]; then
         mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -f -- "$cur")
     else
-        _gpu_dispatch_words '--gpus -j --workers-per-gpu --gpus-per-worker --visible-devices --worker --stream --setup-args --setup-jobs --setup-timeout
-            --batch-size --io-threads --any-cpu --seed -a --arg-file -0 --null --jsonl --input-dir --pattern --recursive
-            --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace --retries --crash-limit
-            --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results --output --bar --eta --progress
-            --quiet -v --verbose --journal --resume --retry-failed --force-resume --key --sync --failed
-            --http --http-token-file -h --help'
+        _gpu_dispatch_words '--gpus -j --workers-per-gpu --gpus-per-worker --visible-devices --worker --stream --setup-args
+            --setup-jobs --setup-timeout
+            --batch-size --io-threads --any-cpu --ignore-gpu-locks --seed -a --arg-file -0 --null --jsonl --input-dir
+            --pattern --recursive --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace
+            --retries --crash-limit --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results
+            --output --bar --eta --progress --quiet -v --verbose --journal --resume --retry-failed --force-resume --key
+            --sync --failed --http --http-token-file -h --help'
     fi
 }
 
@@ -93,10 +94,11 @@ _gpu_dispatch_transcribe() {
         _gpu_dispatch_files -f
         return
     fi
-    _gpu_dispatch_words '--input-dir --output-dir --pattern -r --recursive --format --full-names --dry-run --check --model-size
-        --model --model-dir --language --translate --prompt --beam-size --temperature --word-timestamps --vad --gpus -j
-        --workers --threads --no-gpu --timeout --retries --resume --journal --retry-failed --force-resume --sync --failed
-        --output --http --http-token-file --progress --quiet -v --verbose -h --help'
+    _gpu_dispatch_words '--input-dir --output-dir --pattern -r --recursive --format --full-names --dry-run --check
+        --model-size --model --model-dir --language --translate --prompt --beam-size --temperature --word-timestamps
+        --vad --gpus -j --ignore-gpu-locks --workers --threads --no-gpu --timeout --retries --resume --journal
+        --retry-failed --force-resume --sync --failed --output --http --http-token-file --progress --quiet -v --verbose
+        -h --help'
 }
 
 _launcher_multigpu() {

@@ -5,6 +5,7 @@
  */
 #include "binding.h"
 #include "cli/run/running.h"
+#include "cli/run/stop/free_wait.h"
 #include "cli/say.h"
 
 /* --- the source ------------------------------------------------------------------------- */
@@ -118,6 +119,7 @@ void cli_callbacks_set(struct cli_running *r, struct gd_options *o)
     o->source_cancel = cancel_input;
     o->on_skip = task_skipped;
     o->on_success = o->on_error = task_ended;
+    o->on_device_note = cli_free_wait_note;
     if (cli_sinks_style(r->asked) == CLI_PROGRESS_PANEL) {
         o->output = GD_OUTPUT_CAPTURE;
         o->on_output = worker_wrote;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "binding.h"
 #include "cli/run/running.h"
 
 /* Running tasks may take as long as they need after the first Ctrl-C or --halt soon. */
@@ -14,7 +15,9 @@ enum { NO_HURRY_MS = INT_MAX };
 
 static void set_workers(struct gd_options *o, const struct cli_run *r)
 {
-    o->gpus = r->gpus;
+    /* A dry run uses no GPU, so it waits for none. */
+    o->gpus = r->dry_run && gd__spec_is_free(r->gpus) ? "auto" : r->gpus;
+    o->ignore_gpu_locks = r->ignore_gpu_locks || r->dry_run;
     o->workers_per_gpu = r->workers.per_gpu;
     o->model_bytes = r->workers.model_bytes;
     o->gpus_per_worker = r->gpus_per_worker;

@@ -18,6 +18,7 @@
 #include "cli/run/running.h"
 #include "cli/run/same_file.h"
 #include "cli/run/stop/exit_status.h"
+#include "cli/run/stop/free_wait.h"
 #include "cli/say.h"
 
 /* Prints gd__fail_text() if rc is negative. Returns rc. */
@@ -81,6 +82,9 @@ static int open_work(struct cli_running *r)
 static int open_source(void *user)
 {
     struct cli_running *r = user;
+    const int signal_number = cli_free_wait_end();
+    if (signal_number)
+        raise(signal_number); /* it came after the wait: with its usual effect */
     cli_callbacks_hook(r);
     return reported(open_input(r) < 0 ? -1 : open_work(r));
 }
@@ -181,14 +185,18 @@ static void release(void *user)
 static bool is_wrong_choice(const char *gpus, int code)
 {
     struct gd_devices *list = NULL;
-    const bool wrong = code == GD_E_NO_DEVICES || (code == GD_E_INVALID && gd_devices_open(&list, gpus) < 0);
+    const bool wrong =
+        code == GD_E_NO_DEVICES || code == GD_E_BUSY || (code == GD_E_INVALID && gd_devices_open(&list, gpus) < 0);
     gd_devices_close(&list);
     return wrong;
 }
 
 static void failed(void *user, int code)
 {
-    const struct cli_running *r = user;
+    struct cli_running *r = user;
+    const int signal_number = cli_free_wait_end();
+    if (code == GD_E_INTERRUPTED && signal_number)
+        r->status = CLI_EXIT_SIGNAL + signal_number;
     if (is_wrong_choice(r->asked->gpus, code))
         cli_say("--gpus %s: %s", r->asked->gpus, gd_error_text());
     else

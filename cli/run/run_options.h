@@ -52,7 +52,7 @@ struct cli_run {
     struct cli_workers workers;
     unsigned gpus_per_worker;
     enum gd_visible_devices visible_devices;
-    bool any_cpu;
+    bool any_cpu, ignore_gpu_locks;
     unsigned setup_jobs, setup_timeout_ms;
     uint64_t seed;
     bool seeded;

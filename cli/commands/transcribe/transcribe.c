@@ -22,6 +22,7 @@
 #include "base/text/buffer.h"
 #include "base/text/figures.h"
 #include "base/text/json.h"
+#include "binding.h"
 #include "cli/commands.h"
 #include "cli/commands/transcribe/audio_files.h"
 #include "cli/commands/transcribe/find_worker.h"
@@ -104,7 +105,8 @@ static int find_devices(struct work *w)
     struct gd_devices *devices = NULL;
     struct gd_device d = { .size = sizeof d };
     const char *spec = w->asked->run.gpus;
-    int rc = gd_devices_open(&devices, spec);
+    /* Which devices will be free is not known yet; those that can be used say enough about their kind. */
+    int rc = gd_devices_open(&devices, gd__spec_is_free(spec) ? "auto" : spec);
     if (rc == 0)
         rc = gd_devices_get(devices, 0, &d);
     if (rc < 0)

@@ -10,7 +10,7 @@
 
 #include "cli/run/stop/halt.h"
 
-enum { CLI_EXIT_MANY = 101, CLI_EXIT_INTERRUPTED = 130, CLI_EXIT_ERROR = 255 };
+enum { CLI_EXIT_MANY = 101, CLI_EXIT_SIGNAL = 128, CLI_EXIT_INTERRUPTED = 130, CLI_EXIT_ERROR = 255 };
 
 /* run: what gd_dispatcher_run() returned. other_error: something besides tasks failed (a log could not be written). */
 int cli_exit_status(const struct cli_halt *h, int run, bool other_error);

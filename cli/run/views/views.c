@@ -7,6 +7,7 @@
 
 #include <gpu_dispatch/devices.h>
 
+#include "binding.h"
 #include "cli/run/running.h"
 #include "cli/run/stop/suspend.h"
 #include "cli/say.h"
@@ -29,7 +30,7 @@ static void show_map(const struct cli_running *r)
 {
     int gpus[GPUS_MOST];
     struct gd_devices *devices = NULL;
-    if (gd_devices_open(&devices, r->asked->gpus) < 0)
+    if (gd_devices_open(&devices, gd__spec_is_free(r->asked->gpus) ? NULL : r->asked->gpus) < 0)
         devices = NULL;
     for (unsigned i = 0; i < r->run.n_workers; i++) {
         const int n = gd_dispatcher_worker_gpus(r->run.d, i, gpus, GPUS_MOST);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Notes about devices before a run, and Ctrl-C while it waits for free ones (--gpus free). Signals are handled from the
+ * first note until cli_free_wait_end(). There is one wait at a time.
+ */
+#ifndef GD_CLI_RUN_STOP_FREE_WAIT_H
+#define GD_CLI_RUN_STOP_FREE_WAIT_H
+
+/* For gd_options.on_device_note. */
+int cli_free_wait_note(void *user, const char *message);
+
+/* Signals have their usual effect again. Returns the signal that came meanwhile, or 0. May be called twice. */
+int cli_free_wait_end(void);
+
+#endif
