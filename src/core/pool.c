@@ -225,6 +225,7 @@ static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data 
     const uint16_t batch = s->tasks[gd__window_at(s, w, w->head)].batch;
     w->cancel_below = w->head + batch;
     w->cancel_batch = batch > 1;
+    w->ends_tasks = false;
     gd__worker_set_state(s, e->now, i, GD_WORKER_CANCELLING);
     gd__worker_arm(s, i, gd__max64(deadline + s->config.cancel_grace_ns, e->now));
     s->fx->cancel(s->ctx, i, w->cancel_below);
@@ -243,8 +244,15 @@ static int on_try_again(struct gd__sched *s, unsigned i, const struct event_data
     return on_deadline(s, i, e);
 }
 
+/* A worker that can end its tasks by itself is killed only if it does not do that in time. */
 static int on_grace_over(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
+    struct gd__sched_worker *w = &s->workers[i];
+    if (!w->ends_tasks && s->fx->end_tasks && s->fx->end_tasks(s->ctx, i)) {
+        w->ends_tasks = true;
+        gd__worker_arm(s, i, e->now + s->config.end_wait_ns);
+        return 0;
+    }
     gd__worker_kill(s, e->now, i, GD__KILL_TIMEOUT);
     return 0;
 }

@@ -117,6 +117,9 @@ struct gd__sched_effects {
     uint64_t (*take_back)(void *ctx, unsigned w, uint64_t keep); /* returns the new tail, >= keep */
     void (*probe)(void *ctx, unsigned w, uint64_t head, struct gd__probe *out);
     void (*cancel)(void *ctx, unsigned w, uint64_t below); /* ask tasks below that position to stop */
+    /* The cancelled tasks of w have not stopped: asks w to end them by force and to report them, so that nothing they
+     * have printed is lost. Returns false if w cannot do that. May be NULL. */
+    bool (*end_tasks)(void *ctx, unsigned w);
     void (*kill)(void *ctx, unsigned w);
     void (*stop)(void *ctx, unsigned w);    /* clean up and exit when the window is done */
     void (*abandon)(void *ctx, unsigned w); /* the process cannot be killed: forget it */
@@ -144,6 +147,7 @@ struct gd__sched_config {
     uint64_t total_tasks;
     uint64_t task_timeout_ns; /* 0: none */
     uint64_t cancel_grace_ns;
+    uint64_t end_wait_ns;      /* for a worker that was asked to end its tasks: see end_tasks() */
     uint64_t setup_timeout_ns; /* 0: none */
     uint64_t stop_grace_ns;    /* for running tasks, after a shutdown */
     uint64_t cleanup_grace_ns; /* for a worker that was asked to stop */
@@ -193,6 +197,7 @@ struct gd__sched_worker {
     uint64_t head, tail;
     uint64_t cancel_below; /* tasks below this position were asked to stop */
     bool cancel_batch;     /* those tasks are one batch */
+    bool ends_tasks;       /* it was asked to end them */
     uint32_t batch_left;   /* how many more results of the current batch will come; 0: the next result begins a batch */
     uint32_t *window;
     struct gd__waiting placed; /* tasks placed on it */

@@ -145,12 +145,34 @@ void check_cancel(struct sim *s, unsigned w, uint64_t below)
         SIM_MUST(s, on_time(s) ? s->now == cancel_time(s, w) : s->now >= cancel_time(s, w),
                  "worker %u: asked to stop %lld ns from the deadline", w, (long long)(s->now - cancel_time(s, w)));
     s->procs[w].cancelled_at = s->now;
+    s->procs[w].ending_at = 0;
+}
+
+/* When the grace of a cancelled task is over, or the time to end it by force. */
+static uint64_t grace_end(const struct sim *s, unsigned w)
+{
+    const struct proc *p = &s->procs[w];
+    return p->ending_at ? p->ending_at + s->plan.config.end_wait_ns : p->cancelled_at + s->plan.config.cancel_grace_ns;
+}
+
+void check_end_tasks(struct sim *s, unsigned w)
+{
+    struct proc *p = &s->procs[w];
+    SIM_MUST(s, p->cancelled_at > 0 && p->ending_at == 0, "worker %u: asked to end a task twice, or without a cancel",
+             w);
+    SIM_MUST(s, s->sched.workers[w].state == GD_WORKER_CANCELLING && s->sched.workers[w].head < p->cancel,
+             "worker %u: asked to end a task that was not cancelled", w);
+    SIM_MUST(s, !on_time(s) || s->now == grace_end(s, w),
+             "worker %u: asked to end its task %lld ns from the end of the grace", w,
+             (long long)(s->now - grace_end(s, w)));
+    p->ending_at = s->now;
 }
 
 static void check_timeout_kill(struct sim *s, unsigned w)
 {
     const struct proc *p = &s->procs[w];
-    const uint64_t due = p->cancelled_at + s->plan.config.cancel_grace_ns;
+    const uint64_t due = grace_end(s, w);
+    SIM_MUST(s, !p->ends_tasks || p->ending_at > 0, "worker %u killed, but not asked to end its task before", w);
     SIM_MUST(s, p->cancelled_at > 0, "worker %u killed for a timeout without a cancel before", w);
     /* If ticks are late, the grace period may begin at the deadline itself. */
     SIM_MUST(s, !on_time(s) || s->now == due, "worker %u: killed %lld ns from deadline + grace", w,
@@ -603,7 +625,7 @@ static void check_deadlines(struct sim *s)
         if (worker->state == GD_WORKER_IDLE && worker->head < worker->tail && head_is_running(s, w))
             SIM_MUST(s, cancel_time(s, w) > s->now, "worker %u: its task is past its deadline", w);
         if (worker->state == GD_WORKER_CANCELLING)
-            SIM_MUST(s, s->procs[w].cancelled_at + c->cancel_grace_ns > s->now, "worker %u: its grace is over", w);
+            SIM_MUST(s, grace_end(s, w) > s->now, "worker %u: its grace is over", w);
     }
 }
 

@@ -125,6 +125,7 @@ static void draw_limits(struct sim_plan *p, uint64_t *r)
     if (one_in(r, 2))
         c->task_timeout_ns = (p->task_ns + GD__NS_PER_US) * between(r, 2, 50);
     c->cancel_grace_ns = one_in(r, 6) ? 0 : some_time(r);
+    c->end_wait_ns = one_in(r, 6) ? 0 : some_time(r);
     c->setup_timeout_ns = one_in(r, 2) ? 10 * some_time(r) : 0;
     c->stop_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(r);
     c->cleanup_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(r);
@@ -151,6 +152,7 @@ static void draw_misfortunes(struct sim_plan *p, uint64_t *r)
     const struct gd__sched_config *c = &p->config;
     p->poison = chance(r, 3, one_in(r, 4) ? 500 : 50);
     p->hangs = c->task_timeout_ns ? chance(r, 2, one_in(r, 4) ? 600 : 100) : 0;
+    p->ends_tasks = one_in(r, 2) ? 1000 : chance(r, 2, 1000);
     p->error = chance(r, 3, 500);
     p->error_final = chance(r, 5, 200);
     p->out_of_memory = chance(r, 6, 200);

@@ -391,6 +391,7 @@ static void fx_spawn(void *ctx, unsigned w)
     p->immortal = happens(s, s->plan.immortal);
     p->bad = happens(s, s->plan.bad);
     p->lying = p->bad && sim_below(&s->chance, 2);
+    p->ends_tasks = happens(s, s->plan.ends_tasks);
     if (happens(s, s->plan.fate)) {
         p->fate = (enum proc_fate)sim_below(&s->chance, FATE_COUNT);
         p->fate_after = (unsigned)sim_below(&s->chance, sim_below(&s->chance, 2) ? 3 : 40);
@@ -467,6 +468,23 @@ static void fx_cancel(void *ctx, unsigned w, uint64_t below)
     check_cancel(s, w, below);
     p->cancel = gd__max64(p->cancel, below);
     obey_cancel(s, w);
+}
+
+/* Most processes that can end a task do so in time. */
+static bool fx_end_tasks(void *ctx, unsigned w)
+{
+    struct sim *s = ctx;
+    struct proc *p = &s->procs[w];
+    if (!p->ends_tasks)
+        return false;
+    sim_trace(s, "end the tasks of %u", w);
+    check_end_tasks(s, w);
+    const bool hangs = p->state == PROC_LIVE && !p->frozen && p->phase == PHASE_HUNG && p->run_begin < p->cancel;
+    if (hangs && !p->step_due && sim_below(&s->chance, 4) > 0) {
+        p->cancelled = true;
+        step_at(s, w, soon(s, s->plan.config.end_wait_ns / 2));
+    }
+    return true;
 }
 
 static void fx_kill(void *ctx, unsigned w)
@@ -583,6 +601,7 @@ const struct gd__sched_effects sim_effects = {
     .take_back = fx_take_back,
     .probe = fx_probe,
     .cancel = fx_cancel,
+    .end_tasks = fx_end_tasks,
     .kill = fx_kill,
     .stop = fx_stop,
     .abandon = fx_abandon,

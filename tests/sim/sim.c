@@ -305,6 +305,7 @@ static void on_freeze(struct sim *s)
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
         struct proc *p = &s->procs[w];
         later(&p->cancelled_at, by);
+        later(&p->ending_at, by);
         later(&p->killed_at, by);
         later(&p->spawned_at, by);
         later(&p->last_arrival, by);

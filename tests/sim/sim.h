@@ -33,6 +33,7 @@ struct sim_plan {
     struct gd__sched_config config;
     uint64_t n_tasks; /* how many tasks the source gives */
     unsigned poison, hangs, error, error_final, out_of_memory, safe_batch, device_lost;
+    unsigned ends_tasks; /* processes that can end their cancelled tasks by force */
     unsigned spawn_fails, setup_fails, setup_dies, setup_hangs, immortal, bad, lingers, fate;
     unsigned shortage;       /* the part of errors and failed starts that is caused by a lack of processes */
     unsigned by_stop_signal; /* the part of deaths and errors by SIGTERM and the like, sent to one process only */
@@ -93,6 +94,7 @@ struct proc {
     uint32_t generation;
     bool ready_told, ready_seen, poisoned, stop, killed, frozen, immortal, cancelled, step_due, load_due, broken, bad;
     bool abandoned, lying;
+    bool ends_tasks; /* it can end its cancelled tasks by force */
     enum proc_fate fate;
     unsigned fate_after;
     uint64_t tail, limit, claimed, started, loading, done, start_ns, cancel, looked;
@@ -104,6 +106,7 @@ struct proc {
     struct gd__death death;
     /* For the checks. */
     uint64_t cancelled_at; /* when the scheduler cancelled its task; 0: never */
+    uint64_t ending_at;    /* when it was asked to end that task by force; 0: not yet */
     uint64_t killed_at, spawned_at;
 };
 
@@ -213,6 +216,7 @@ void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__out
 void check_begin(struct sim *s, unsigned w, uint64_t id); /* the process of w is about to start that task */
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);
 void check_cancel(struct sim *s, unsigned w, uint64_t below);
+void check_end_tasks(struct sim *s, unsigned w);
 void check_kill(struct sim *s, unsigned w);
 void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d); /* finds the tasks to be charged */
 void check_before_pump(struct sim *s);
