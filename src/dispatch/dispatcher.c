@@ -18,7 +18,8 @@
 #endif
 #define SPIN_NS      (30 * GD__NS_PER_US) /* about what a wake-up costs */
 #define KILL_WAIT_NS (5 * GD__NS_PER_S)
-#define STOP_WAIT_NS GD__NS_PER_S /* how long to wait for a stop request that may have reached a worker first */
+#define END_WAIT_NS  (5 * GD__NS_PER_S) /* for a worker that ends its task by force: it may have much to copy */
+#define STOP_WAIT_NS GD__NS_PER_S       /* how long to wait for a stop request that may have reached a worker first */
 enum { WINDOW_MOST = 2048, WINDOW_MOST_MANY = 512, MANY_WORKERS = 16 };
 
 const char *gd_version(void)
@@ -82,6 +83,7 @@ static int open_sched(struct gd_dispatcher *d)
         .total_tasks = o->total_tasks,
         .task_timeout_ns = o->task_timeout_ms * GD__NS_PER_MS,
         .cancel_grace_ns = o->cancel_grace_ms * GD__NS_PER_MS,
+        .end_wait_ns = END_WAIT_NS,
         .setup_timeout_ns = o->setup_timeout_ms * GD__NS_PER_MS,
         .stop_grace_ns = o->stop_grace_ms * GD__NS_PER_MS,
         .cleanup_grace_ns = o->cleanup_grace_ms * GD__NS_PER_MS,

@@ -65,7 +65,8 @@ struct gd__seat {
     bool spawn_failed; /* the loop reports it to the scheduler, because effects must not call back */
     bool broken;       /* it broke the protocol: read no more records */
     bool told_to_stop;
-    unsigned said; /* which records came: a bit for each kind that a process sends only once */
+    bool ends_tasks; /* it can end a task by force */
+    unsigned said;   /* which records came: a bit for each kind that a process sends only once */
     struct gd__channel channel;
     struct gd__child child;
     struct gd__exit exit;            /* how the last process ended */

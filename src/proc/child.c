@@ -267,7 +267,7 @@ static void kill_outside_group(const struct gd__child *c)
     if (syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) < 0 || gd__descendants_signal(c->pid, SIGKILL, false) == 0)
         return;
     (void)syscall(SYS_pidfd_send_signal, c->pidfd, SIGSTOP, NULL, 0);
-    gd__descendants_end(c->pid);
+    gd__descendants_end(c->pid, false);
 }
 
 void gd__child_signal(struct gd__child *c, int signal)

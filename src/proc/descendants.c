@@ -221,7 +221,7 @@ static void kill_stopped(const struct stopped *s)
 
 /* Stops processes one by one, not with one signal to the group. Such a signal would also stop a process that is about
  * to leave the group. If root then ended, that process could not be found any more and would stay stopped for ever. */
-void gd__descendants_end(pid_t root)
+void gd__descendants_end(pid_t root, bool spare_daemons)
 {
     struct stopped stopped = { .n = 0 };
     const pid_t group = getpgid(root);
@@ -229,7 +229,7 @@ void gd__descendants_end(pid_t root)
         return;
     for (int i = 0; i < ROUNDS && stop_those_in_group(&stopped, root, group); i++)
         ;
-    gd__descendants_kill(root, false);
+    gd__descendants_kill(root, spare_daemons);
     kill_stopped(&stopped);
 }
 

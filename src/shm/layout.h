@@ -178,8 +178,11 @@ struct gd__arena_header {
     alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the dispatcher sleeps; ring the result bell */
 };
 
+/* The worker can end a cancelled task by force, and reports it then: the byte 'e' asks for that (worker/main.c). */
+#define GD__READY_ENDS_TASKS UINT64_C(1)
+
 enum gd__record_kind {
-    GD__R_READY = 1,      /* setup done */
+    GD__R_READY = 1,      /* setup done; position: GD__READY_... flags */
     GD__R_SETUP_FAILED,   /* bytes: the error message */
     GD__R_STARTED,        /* position, task_id, attempt, start_ns */
     GD__R_SUCCESS,        /* bytes: the result */

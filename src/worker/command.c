@@ -7,10 +7,11 @@
  * actions, environment) is prepared once.
  *
  * A command belongs to the worker's process group and has the default signals. To interrupt it, SIGTERM is sent to the
- * group, and to descendants in other groups. The worker itself has a handler for SIGTERM. It does not ignore the
- * signal, because commands would inherit that. A SIGTERM from another process may be a stop that is sent to every
- * process of the run. If the command fails after that, the result is GD__R_SIGNALLED, whatever the exit code, because
- * programs that catch the signal exit with any code.
+ * group, and to descendants in other groups. If it does not end within the grace period, its processes are killed one
+ * by one and this process goes on: so what the command has printed until then is reported in both cases. The worker
+ * itself has a handler for SIGTERM. It does not ignore the signal, because commands would inherit that. A SIGTERM from
+ * another process may be a stop that is sent to every process of the run. If the command fails after that, the result
+ * is GD__R_SIGNALLED, whatever the exit code, because programs that catch the signal exit with any code.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -345,6 +346,15 @@ static bool may_be_a_stop(const struct ended *e)
     return term_received || e->signal == SIGTERM || e->signal == SIGINT || e->signal == SIGHUP;
 }
 
+/* The command was ended for its time limit. What it printed is kept. The dispatcher makes the error message. */
+static int report_cancelled(struct gd_result *r, const struct ended *e)
+{
+    char *room = gd_result_alloc_failed(r, result_size(e), "timed out");
+    if (room)
+        write_result(room, e);
+    return GD_E_FAILED;
+}
+
 static int report_failure(struct gd_result *r, const struct ended *e)
 {
     char more[TAIL_MAX + 8], *room;
@@ -423,6 +433,12 @@ static void empty_outputs(const struct ended *e)
     }
 }
 
+/* On the main thread, or while it waits for the command or reads what the command has printed. */
+static void end_task(void)
+{
+    gd__descendants_end(getpid(), true);
+}
+
 static int run(struct gd_worker *w, const struct gd_command_fill *with, struct gd_result *r)
 {
     struct ended e = { 0 };
@@ -433,12 +449,14 @@ static int run(struct gd_worker *w, const struct gd_command_fill *with, struct g
         return report_not_started(r, rc);
     if (gd_task_cancelled(w)) /* interrupt() may have been called before the process existed */
         kill(pid, SIGTERM);
+    if (gd__task_must_end(w)) /* so may end_task() */
+        end_task();
     wait_for(pid, &e);
     reap_the_rest();
     if (measure(&e) < 0)
         return gd_result_error(r, "cannot read the command's output: %s", strerror(errno));
     if (gd_task_cancelled(w))
-        rc = gd_result_cancelled(r);
+        rc = report_cancelled(r, &e);
     else
         rc = e.exit_code || e.signal ? report_failure(r, &e) : report_success(r, &e);
     empty_outputs(&e);
@@ -488,5 +506,8 @@ const struct gd_worker_ops *gd__command_ops(const struct gd_command_spec *spec)
     static const struct gd_worker_ops ops = {
         .size = sizeof ops, .setup = set_up, .process = process, .cleanup = clean_up, .interrupt = interrupt
     };
-    return gd_command_open(&runner.command, spec) < 0 ? NULL : &ops;
+    if (gd_command_open(&runner.command, spec) < 0)
+        return NULL;
+    gd__worker_ends_tasks(end_task);
+    return &ops;
 }

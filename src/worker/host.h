@@ -67,6 +67,13 @@ char *const *gd__worker_argv(void);                      /* the argv of main(); 
 /* Makes the worker's tasks go through these functions instead of process. Call it before gd_worker_main(). */
 void gd__worker_pipe(const struct gd__pipe_ops *pipe);
 
+/* The worker can end its current task by force: end_task makes process return soon, whatever the task does. It is
+ * called on the guardian's thread, after interrupt() and a grace period. The ops must have an interrupt(). Call it
+ * before gd_worker_main(). */
+void gd__worker_ends_tasks(void (*end_task)(void));
+/* Whether end_task() was called for the current task, perhaps before there was anything to end. */
+bool gd__task_must_end(const struct gd_worker *w);
+
 /* ---- inside a worker ---- */
 
 /* A success of size bytes (in `bytes`, or at `offset` of the result region), or a failure with its error message in
@@ -129,7 +136,9 @@ struct gd_worker {
      * it changes under current_lock, so that no task is interrupted in place of another. */
     _Atomic uint64_t current;
     pthread_mutex_t current_lock;
-    uint64_t interrupted; /* position + 1 for which interrupt() was called */
+    uint64_t interrupted;   /* position + 1 for which interrupt() was called */
+    void (*end_task)(void); /* NULL: the worker cannot end a task by force */
+    _Atomic uint64_t ended; /* position + 1 for which end_task() was called */
 };
 
 static inline void gd__before_wait(void)

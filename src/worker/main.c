@@ -5,6 +5,7 @@
  * not workers. It receives the shared memory. Then the guardian thread reads the socket:
  *
  *   on a byte 'c'       calls interrupt(), if the cancelled task still runs
+ *   on a byte 'e'       ends that task by force, if the worker can do that
  *   on end of file      the dispatcher has ended: kills this process and its whole group
  *
  * It also does the latter when the dispatcher's pidfd is readable. This is needed because a fork of the dispatcher may
@@ -71,6 +72,16 @@ bool gd__in_worker_process(void)
 void gd__worker_pipe(const struct gd__pipe_ops *pipe)
 {
     this_worker.pipe = pipe;
+}
+
+void gd__worker_ends_tasks(void (*end_task)(void))
+{
+    this_worker.end_task = end_task;
+}
+
+bool gd__task_must_end(const struct gd_worker *w)
+{
+    return atomic_load(&w->ended) == atomic_load_explicit(&w->current, memory_order_relaxed) + 1;
 }
 
 /* ---- the table of functions ---- */
@@ -205,6 +216,19 @@ static void interrupt_current(struct gd_worker *w)
     pthread_mutex_unlock(&w->current_lock);
 }
 
+static void end_current(struct gd_worker *w)
+{
+    if (!w->end_task)
+        return;
+    pthread_mutex_lock(&w->current_lock);
+    const uint64_t current = atomic_load_explicit(&w->current, memory_order_relaxed);
+    if (current != GD__NO_POSITION && gd__host_cancel_below(w) > current) {
+        atomic_store(&w->ended, current + 1); /* before the call: pairs with gd__task_must_end() */
+        w->end_task();
+    }
+    pthread_mutex_unlock(&w->current_lock);
+}
+
 _Noreturn static void die_with_group(void)
 {
     gd__descendants_kill(getpid(), false);
@@ -229,6 +253,8 @@ static void watch_over(struct gd_worker *w)
             die_with_group();
         if (byte == 'c')
             interrupt_current(w);
+        else if (byte == 'e')
+            end_current(w);
     }
 }
 

@@ -130,6 +130,36 @@ TEST(a_task_that_ignores_sigterm_is_killed)
     CHECK_EQ(sh(RUN "--timeout 0.2 --term-grace 0.2 'trap \"\" TERM; while :; do sleep 50; done #' ::: a").status, 1);
 }
 
+/* A busy machine may not get as far as the output in time, so the limit is raised until it does. */
+static void time_out_after_printing(const char *options)
+{
+    double timeout_s = 0.25;
+    do {
+        timeout_s *= 2;
+        CHECK_EQ(sh("rm -rf printed r; " RUN
+                    "--timeout %g --term-grace 0.1 %s 'trap \"\" TERM; echo out; echo err >&2; "
+                    "touch printed; while :; do sleep 50; done #' ::: a",
+                    timeout_s, options)
+                     .status,
+                 1);
+    } while (sh("test -e printed").status != 0);
+}
+
+TEST(the_output_of_a_task_that_takes_too_long_is_shown)
+{
+    time_out_after_printing("> o 2> e");
+    CHECK_STR(sh("cat o").out, "out\n");
+    CHECK_STR(sh("grep -c '^err$' e; grep -c 'timed out after' e").out, "1\n1\n");
+}
+
+TEST(the_output_of_a_task_that_takes_too_long_is_recorded)
+{
+    time_out_after_printing("--output o --results r");
+    CHECK_STR(sh("grep -o '\"status\":\"[a-z]*\",\"output\":\"[^\"]*\"' o").out,
+              "\"status\":\"timeout\",\"output\":\"out\\n\"\n");
+    CHECK_STR(sh("cat r/1/a/stdout r/1/a/stderr").out, "out\nerr\n");
+}
+
 /* --- --delay ---------------------------------------------------------------------------- */
 
 TEST(a_delay_between_starts)

@@ -24,7 +24,7 @@ static void start_worker(void *ctx, unsigned w)
     struct gd__seat *seat = seat_of(ctx, w);
     seat->broken = seat->shortage = false;
     seat->said = 0;
-    seat->told_to_stop = false;
+    seat->told_to_stop = seat->ends_tasks = false;
     seat->announced = 0;
     seat->message[0] = '\0';
     gd__strays_name(seat);
@@ -75,6 +75,12 @@ static void cancel(void *ctx, unsigned w, uint64_t below)
     (void)send(seat->lifeline.fd, "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static bool end_tasks(void *ctx, unsigned w)
+{
+    const struct gd__seat *seat = seat_of(ctx, w);
+    return seat->ends_tasks && send(seat->lifeline.fd, "e", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
 static void kill_process(void *ctx, unsigned w)
 {
     gd__child_signal(&seat_of(ctx, w)->child, SIGKILL);
@@ -104,6 +110,7 @@ const struct gd__sched_effects gd__effects = {
     .take_back = take_back,
     .probe = probe,
     .cancel = cancel,
+    .end_tasks = end_tasks,
     .kill = kill_process,
     .stop = stop,
     .abandon = abandon,

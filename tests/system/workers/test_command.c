@@ -500,8 +500,11 @@ static struct job *time_out(const char *first, unsigned grace_ms)
 
 TEST(timeout)
 {
-    struct job *j = time_out("sleep 1000", 50000);
+    struct job *j = time_out("echo so far; echo err >&2; sleep 1000", 50000);
     CHECK_STR(j->records[2].o.out, j->records[0].o.out); /* the command ended when asked to: same worker */
+    CHECK_STR(j->records[1].o.out, "so far\n");
+    CHECK_STR(j->records[1].o.err, "err\n");
+    CHECK_CONTAINS(j->records[1].error, "timed out after 2.5 s");
     CHECK_EQ(j->worker_exits, 0);
 }
 
@@ -519,8 +522,26 @@ TEST(timeout_of_a_command_that_exits_with_0)
 
 TEST(timeout_of_a_command_that_ignores_the_request)
 {
-    struct job *j = time_out("trap '' TERM; sh -c 'sleep 1000; true' & sleep 1000; true", 100);
-    CHECK(strcmp(j->records[2].o.out, j->records[0].o.out) != 0);
+    struct job *j = time_out("trap '' TERM; echo so far; sh -c 'sleep 1000; true' & sleep 1000; true", 100);
+    CHECK_STR(j->records[2].o.out, j->records[0].o.out); /* only the command was killed */
+    CHECK_STR(j->records[1].o.out, "so far\n");
+    CHECK_EQ(j->records[1].o.signal, SIGKILL);
+    CHECK_EQ(j->worker_exits, 0);
+}
+
+TEST(timeout_without_a_grace_period)
+{
+    struct job *j = time_out("trap '' TERM; echo so far; while :; do sleep 1000; done", 0);
+    CHECK_STR(j->records[2].o.out, j->records[0].o.out);
+    CHECK_STR(j->records[1].o.out, "so far\n");
+}
+
+TEST(timeout_of_a_command_whose_worker_does_not_react)
+{
+    struct job *j = time_out("echo lost; kill -STOP $PPID; sleep 1000", 100);
+    CHECK(strcmp(j->records[2].o.out, j->records[0].o.out) != 0); /* the worker was killed too */
+    CHECK(!j->records[1].has_output);
+    CHECK_EQ(j->worker_exits, 1);
 }
 
 /* ---- when the dispatcher is killed ---- */
