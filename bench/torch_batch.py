@@ -9,12 +9,13 @@ output. All variants get the same images and must give the same answers.
   loop_32, loop_1   one process and no tasks: stack a batch, copy it to the GPU, run the model, fetch the answers
   ours_32           Dispatcher with process_batch; the dispatcher makes batches of 32
   ours_1            Dispatcher, one image at a time
-  seed_1            a simple pool, one image at a time: multiprocessing.Queue and start messages (peers.py)
+  seed_1            a simple pool with multiprocessing.Queue, like queue_pool in peers.py, one image at a time; the
+                    worker also reports the start of each task
 
-The time is measured from the answer to the last warm-up image to the last answer, without starting, loading and the
-first kernels. Such a loop waits until the CPU has started the kernels, and the speed of the CPU changes from one second
-to the next. So loop_32 runs before and after ours_32 in each round, and ours is compared with their mean.
-torch_stages.py shows where the time goes.
+The measurement begins when the last warm-up image is answered, and ends with the last answer. So starting, loading and
+the first kernels are not included. The rates depend on how fast the CPU starts the kernels, and this speed changes from
+one second to the next. So loop_32 runs before and after ours_32 in each round, and ours_32 is compared with the mean of
+the two. torch_stages.py shows where the time goes.
 
 usage: torch_batch.py [--images N] [--rounds N]
 """

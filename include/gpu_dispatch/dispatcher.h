@@ -55,8 +55,8 @@ struct gd_item {
     uint64_t weight;   /* the amount of work, for GD_PLACE_BY_SIZE; 0: the same as size */
     void *reserved[4]; /* used by the library */
     int priority;      /* GD_PRIORITY_MIN to GD_PRIORITY_MAX; among waiting tasks, a higher one starts first */
-    unsigned
-        timeout_ms; /* the task's own time limit; 0: gd_options.task_timeout_ms. In a batch, the least one counts. */
+    /* The task's own time limit; 0: gd_options.task_timeout_ms. A batch gets the shortest limit of its tasks. */
+    unsigned timeout_ms;
 };
 
 /* Fills *item with the next task and returns 1. Returns 0 at the end of the stream. On failure returns the value of
@@ -82,7 +82,7 @@ enum gd_failure {
     GD_FAILURE_CRASH = 3,         /* the task killed its worker crash_limit times */
     GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker ran out of memory with this task alone, not in a batch */
     GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported it: gd_result_device_lost() */
-    GD_FAILURE_CANCELLED = 6,     /* the run was shut down before the task was done, or the task failed after that */
+    GD_FAILURE_CANCELLED = 6,     /* the task had not ended when the run was shut down, or failed after the shutdown */
     GD_FAILURE_NO_WORKER = 7,     /* no worker was left to run the task */
 };
 
@@ -124,11 +124,11 @@ struct gd_skipped {
 enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* the next task goes to a free worker */
     /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
-     * only the tasks that are run, and total_tasks is reduced by the tasks skipped so far. If every skipped task comes
-     * before the first task that is run, all chunks have the same size. If tasks are skipped later, the earlier chunks
-     * are larger and the later chunks are smaller, because the later skips were not known at the start. */
+     * only the tasks that are run, and total_tasks is reduced by the number of tasks skipped so far. So the chunks have
+     * the same size if all skipped tasks come first in the source. Otherwise the first chunks are larger than the last
+     * chunks. */
     GD_PLACE_CHUNKS = 1,
-    GD_PLACE_BY_SIZE = 2, /* the largest waiting task first; workers take turns */
+    GD_PLACE_BY_SIZE = 2, /* the waiting tasks, largest first, are assigned to worker 0, 1, 2, ... in turn */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
 };
 
@@ -163,9 +163,9 @@ enum gd_orphans {
 /* How CUDA_VISIBLE_DEVICES (on AMD: ROCR_VISIBLE_DEVICES) names the devices of a worker. */
 enum gd_visible_devices {
     GD_VISIBLE_UUID = 0, /* by UUID, which means the same device in every process */
-    /* By index, for programs that cannot read UUIDs: the place by PCI bus id among the devices that this process can
-     * open, which is how CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID. That variable is set too. MIG instances have no
-     * index and are refused. */
+    /* By index, for programs that cannot read UUIDs. The devices that this process can open are sorted by PCI bus id
+     * and numbered from 0, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. This variable is set too. On AMD, the index
+     * is ROCm's own number. MIG instances have no index and are refused. */
     GD_VISIBLE_INDEX = 1,
 };
 
@@ -201,7 +201,8 @@ struct gd_options {
 
     /* tasks */
     size_t queue_size;        /* default 1024: how many tasks are read ahead from the source */
-    size_t queue_bytes;       /* default 1 GiB: payload bytes read ahead; a larger payload is taken alone */
+    size_t queue_bytes;       /* default 1 GiB: how many bytes of payloads are read ahead; a payload larger than this is
+                                 read when no other payload is in memory */
     size_t arena_bytes;       /* default 64 MiB: payload memory that workers may pin: gd_worker_arena() */
     uint64_t total_tasks;     /* how many tasks there are, for progress displays; 0: unknown */
     unsigned task_timeout_ms; /* 0: no limit; for each attempt */
@@ -267,9 +268,10 @@ struct gd_options {
      * source. */
     void (*on_skip)(void *user, const struct gd_skipped *skipped);
 
-    /* How many devices each worker sees. Groups are formed from the chosen devices, the best-connected first. Each
-     * group has workers_per_gpu workers; with model_bytes, as many as fit on each of its devices. 0 (default): one
-     * device per worker, or the groups that are written in gpus ("0+1,2+3"). */
+    /* How many devices each worker sees. Groups of this size are formed from the chosen devices, the best-connected
+     * first. Each group has workers_per_gpu workers. If workers_per_gpu is 0, each group has as many workers as fit on
+     * its device with the least free memory. gpus_per_worker = 0 (default): one device per worker, or the groups that
+     * are written in gpus ("0+1,2+3"). */
     unsigned gpus_per_worker;
     enum gd_visible_devices visible_devices;
 

@@ -91,9 +91,10 @@ struct gd_journal_options {
 int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o);
 
 /* Follows a file that callbacks append to. Call it before the run. fd is open for writing and borrowed until
- * gd_journal_close(). The length of the file is recorded with each group of tasks. If the journal already contains the
- * path (relative to the directory of the journal, or absolute), this call cuts the file to the recorded length. The
- * rest belongs to tasks that will be run again, and its last line may be incomplete.
+ * gd_journal_close(). The length of the file is recorded with each group of tasks. If the journal already contains this
+ * file, this call cuts the file to the recorded length. The bytes that are cut off belong to tasks that will be run
+ * again, and their last line may be incomplete. The journal recognises the file by its absolute path, or by its path
+ * relative to the directory of the journal.
  *
  * Returns 0 or a negative code. Returns GD_E_MISMATCH, and leaves the file unchanged, if the file is shorter than
  * recorded, if the last 64 KiB before the recorded length have changed (checked only if the file can be opened for
@@ -101,8 +102,9 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
  * errors: the whole file is kept, and new lines are appended. */
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd);
 
-/* Like gd_journal_follow(), for a file that was rewritten and is complete, even if it is shorter than recorded. May
- * also be called after the run, before gd_journal_close(), if a new file has replaced a followed one. */
+/* Like gd_journal_follow(), but for a file that the program has just rewritten as a whole. The file is neither checked
+ * nor cut, and its present length is recorded. May also be called after the run, before gd_journal_close(), if a new
+ * file has replaced a followed one. */
 int gd_journal_follow_anew(struct gd_journal *j, const char *path, int fd);
 
 /* What a callback adds to the record of its task. Everything is copied. */

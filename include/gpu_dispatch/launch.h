@@ -210,10 +210,12 @@ struct gd_launch {
     const char *const *patterns; /* as in struct gd_discover */
     bool recursive;
     enum gd_file_order order;
-    const char *gpus; /* see gd_devices_open(); default "auto"; NULL: use the devices in options */
-    /* The worker and how to run it; NULL: the defaults, with this program's own worker. The launcher sets gpus, source
-     * and total_tasks itself. Your callbacks are called in addition to the launcher's, with options->user. on_success
-     * may be NULL. */
+    /* See gd_devices_open(); default "auto". It replaces options->gpus and options->gpu_ids. NULL: the devices in
+     * options are used, or "auto" if there are none. */
+    const char *gpus;
+    /* The worker and how to run it; NULL: the defaults, with this program's own worker. The launcher sets source and
+     * total_tasks itself. Your callbacks are called in addition to the launcher's, with options->user. on_success may
+     * be NULL. */
     const struct gd_options *options;
     double (*media_seconds)(void *user, const struct gd_report *report); /* for the real-time factor; NULL: none */
     gd_progress_fn *on_progress;

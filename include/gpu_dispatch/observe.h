@@ -124,7 +124,7 @@ struct gd_failure_view {
     uint32_t again;
     uint64_t failure;
 
-    char input[160]; /* the beginning of the input, as in struct gd_worker_view */
+    char input[160]; /* the input, shortened like gd_worker_view.task */
     char error[512]; /* the beginning of the error message */
 };
 

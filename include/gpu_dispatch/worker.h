@@ -114,7 +114,8 @@ struct gd_worker_ops {
     int (*cleanup)(struct gd_worker *w);
 
     /* Called once, on another thread, when the running task has reached its time limit. gd_task_cancelled() returns
-     * true from then on. Use it for code that can be stopped but cannot poll. */
+     * true from then on. Set interrupt if the task cannot call gd_task_cancelled() regularly, but can be stopped from
+     * another thread. */
     void (*interrupt)(struct gd_worker *w);
 };
 

@@ -2,8 +2,8 @@
  *
  * The back ends are called in the order of a table. The devices of each are sorted by PCI bus id, which is the order of
  * CUDA_DEVICE_ORDER=PCI_BUS_ID, and then reduced to those that the vendor's variables make visible. The remaining
- * devices are numbered. A device on which nothing can run keeps its place in the vendor's numbering, but gets no
- * number.
+ * devices are numbered (gd_device.id). A device that has MIG on but no MIG instance counts in the vendor's numbering,
+ * but its id is -1.
  */
 #include "gpu/machine.h"
 
@@ -115,8 +115,9 @@ static int reduce(struct gd__found_list *list, const char *variable, enum gd__vi
     return 0;
 }
 
-/* HIP numbers the devices that ROCm makes visible. If HIP's own variable is not set, it reads CUDA's. But if there are
- * NVIDIA devices, that variable is for them. */
+/* ROCR_VISIBLE_DEVICES is applied first. HIP_VISIBLE_DEVICES counts only the devices that remain. If it is not set, HIP
+ * reads CUDA_VISIBLE_DEVICES instead. If there are NVIDIA devices, CUDA_VISIBLE_DEVICES is meant for them and is not
+ * applied here. */
 static int reduce_amd(struct gd__found_list *list, bool has_nvidia)
 {
     const char *hip = !getenv("HIP_VISIBLE_DEVICES") && !has_nvidia ? "CUDA_VISIBLE_DEVICES" : "HIP_VISIBLE_DEVICES";

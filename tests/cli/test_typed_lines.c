@@ -58,7 +58,7 @@ TEST(each_line_is_a_row)
     close_pair(&p);
 }
 
-/* Counting begins with the lines that are unread now. Lines that a shell has read before are not counted. */
+/* Lines that were typed before tui_typed_lines_open() are not counted, whether or not a shell has read them. */
 TEST(earlier_lines_are_not_counted)
 {
     struct pair p;
@@ -120,8 +120,9 @@ TEST(a_program_that_reads_keys_by_itself)
     close_pair(&p);
 }
 
-/* The terminal cannot be opened again, so lines cannot be counted. Too few rows are better than too many. */
-TEST(lines_that_are_not_counted_are_one)
+/* If the terminal could not be opened again, there are no signals, and the number of new lines is not known. They count
+ * as one row, because too few rows are better than too many. watch(false) stands for that case. */
+TEST(without_signals_new_lines_count_as_one_row)
 {
     struct pair p;
     open_pair(&p);

@@ -1,4 +1,5 @@
-/* Declarations that both sides of a world use: world.c (the test) and world_worker.c (its worker processes). */
+/* Declarations that world.c (in the test's process) and world_worker.c (in its worker processes) share. world.h says
+ * what a world is. */
 #ifndef GD_TESTS_SUPPORT_WORLD_PAGE_H
 #define GD_TESTS_SUPPORT_WORLD_PAGE_H
 

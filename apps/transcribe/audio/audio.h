@@ -44,6 +44,7 @@ int tr_audio_rate(const struct tr_audio *a);       /* the file's own sample rate
 int tr_audio_channels(const struct tr_audio *a);
 const char *tr_audio_format(const struct tr_audio *a); /* "WAV", "FLAC", ... */
 
-void tr_audio_close(struct tr_audio **a); /* NULL is fine; waits for the thread for at most one read */
+/* Waits until the decoding thread has ended, which takes at most as long as one read of the file. *a may be NULL. */
+void tr_audio_close(struct tr_audio **a);
 
 #endif

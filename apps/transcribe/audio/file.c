@@ -9,7 +9,8 @@
 
 #include "apps/transcribe/audio/decoder.h"
 
-/* Overwrites the bytes that have a replacement, among the `got` bytes that were read at offset `at`. */
+/* Puts f->mend in place of the four bytes at f->mend_at, if they are among the `got` bytes that were read at offset
+ * `at`. */
 static void mend(const struct tr_file *f, uint8_t *bytes, uint64_t at, size_t got)
 {
     for (size_t i = 0; f->mend_at && i < sizeof f->mend; i++) {

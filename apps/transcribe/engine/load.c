@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Loads a model. These checks are made before whisper.cpp is called, because it does not handle mistakes well. If the
- * GPU is missing, it uses the CPU. With too many beams, an unknown language or a wrong temperature it crashes or
- * invents text. It takes its parameters by value, in structs that grow with each version. A library of another version
- * than the header would read past their end.
+ * Loads a model. The settings, the model file, the GPU and the version of whisper.cpp are checked first, because
+ * whisper.cpp does not handle mistakes well. If the GPU is missing, it uses the CPU. With too many beams, an unknown
+ * language or a wrong temperature it crashes or invents text. It takes its parameters by value, in structs that grow
+ * with each version. A library of another version than the header would read past their end.
  */
 #include "apps/transcribe/engine/load.h"
 
@@ -23,7 +23,7 @@
 enum {
     MOST_BEAMS = 8,       /* WHISPER_MAX_DECODERS, which is not in the header */
     MOST_GPU_THREADS = 4, /* more threads do not speed up the work that is left for the CPU */
-    OTHER_TOKENS = 51765, /* in a multilingual vocabulary: all tokens, less one for each language and one more */
+    OTHER_TOKENS = 51765, /* tokens of a multilingual vocabulary - its languages - 1 */
 };
 
 /* --- resources -------------------------------------------------------------- */

@@ -2,9 +2,9 @@
  *
  * A file of any length, piece by piece, in bounded memory.
  *
- * A file that is not longer than a piece is transcribed as a whole. If more audio follows a piece, its last half minute
- * is transcribed badly, since whisper.cpp can't see how it continues. Segments that end there are dropped, and the next
- * piece begins at the end of the last segment that was kept.
+ * A file that is not longer than a piece is transcribed as a whole. If more audio follows a piece, the last half minute
+ * of the piece is transcribed badly, because whisper.cpp does not get the audio after it. Segments that end in this
+ * half minute are dropped, and the next piece begins at the end of the last segment that was kept.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_PIECES_H
 #define GD_TRANSCRIBE_ENGINE_PIECES_H
