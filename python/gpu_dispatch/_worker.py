@@ -103,11 +103,14 @@ class Host:
         self.has_load = has_load
         self._cleanup: Any = None
 
-    def setup(self, args: bytes, gpu_id: int, worker_id: int, seed: int, restarts: int) -> None:
+    def setup(
+        self, args: bytes, gpu_id: int, gpu_ids: tuple[int, ...], worker_id: int, seed: int, restarts: int
+    ) -> None:
         setup = pickle.loads(args)
         setup["preparation"]["name"] = f"gpu_dispatch-{worker_id}"
         _prepare(setup["preparation"])
         instance: BaseWorker = pickle.loads(setup["class"])()
+        vars(instance).setdefault("gpu_ids", gpu_ids)  # a class that has its own attribute of that name keeps it
         kwargs = pickle.loads(setup["kwargs"])
         instance.setup(gpu_id, seed, **kwargs)
         self.process = instance.process

@@ -18,6 +18,7 @@ from gpu_dispatch.worker import BaseWorker
 __all__ = ["Dispatcher"]
 
 _INHERIT, _DISCARD = 0, 1  # enum gd_worker_output
+_VISIBLE = {"uuid": 0, "index": 1}  # enum gd_visible_devices
 _NO_RUN = {
     "total": 0,
     "taken": 0,
@@ -58,6 +59,8 @@ class Dispatcher:
         *,
         workers_per_gpu: int = 1,
         model_bytes: int = 0,
+        gpus_per_worker: int | None = None,
+        visible_devices: str = "uuid",
         retries: int = 0,
         retry_delay: float = 0.1,
         retry_timeouts: bool = False,
@@ -80,15 +83,20 @@ class Dispatcher:
         on_cleanup_fail: Callable[[int, str], object] | None = None,
         on_worker_exit: Callable[[int, int, str, bool], object] | None = None,
         on_device_out: Callable[[int, str], object] | None = None,
+        on_device_idle: Callable[[int, str], object] | None = None,
     ) -> None:
         """
         :param worker_cls: the class of the workers, a subclass of BaseWorker.
-        :param gpu_ids: GPU numbers, or a string: "auto" (all free GPUs), "0,2", "GPU-8d2f" (a UUID or the start of one),
-            "sim:4" (simulated GPUs), "cpu:8" (no GPU).
+        :param gpu_ids: GPU numbers, or a string: "auto" (all free GPUs), "0,2", "0+1,2+3" (groups, one per worker),
+            "GPU-8d2f" (a UUID or the start of one), "sim:4" (simulated GPUs), "cpu:8" (no GPU).
         :param queue_size: maximum number of items that are taken from the generator and not yet finished.
         :param suppress_worker_output: whether to discard the output of workers.
         :param workers_per_gpu: worker processes on each GPU; 0: as many as fit into its free memory at model_bytes each.
-        :param model_bytes: GPU memory that one worker needs.
+        :param model_bytes: GPU memory that one worker needs. GPUs on which not even one fits are left out.
+        :param gpus_per_worker: how many GPUs each worker sees. Groups are formed from the best-connected GPUs. Default:
+            one, or the groups that gpu_ids names.
+        :param visible_devices: how CUDA_VISIBLE_DEVICES names the GPUs of a worker: "uuid", or "index" for libraries
+            that expect numbers, such as some versions of vLLM.
         :param retries: how often to retry a task that raised an exception. The first retry waits retry_delay seconds,
             and each further one waits twice as long. With retry_timeouts, tasks that exceeded their time limit are
             retried too.
@@ -113,6 +121,8 @@ class Dispatcher:
         :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended unexpectedly.
             It is replaced unless given_up is true.
         :param on_device_out: called with (gpu_id, why) when a GPU is taken out of use.
+        :param on_device_idle: called with (gpu_id, why) for a GPU that was given and works, but is not used: it is left
+            over when groups are formed, no worker fits on it, or another GPU of its group is out of use.
         """
         _check_class(worker_cls)
         self.worker_cls = worker_cls
@@ -123,6 +133,8 @@ class Dispatcher:
             "output": _DISCARD if suppress_worker_output else _INHERIT,
             "workers_per_gpu": _at_least("workers_per_gpu", workers_per_gpu, 0),
             "model_bytes": _at_least("model_bytes", model_bytes, 0),
+            "gpus_per_worker": 0 if gpus_per_worker is None else _at_least("gpus_per_worker", gpus_per_worker, 1),
+            "visible_devices": _check_visible(visible_devices),
             "retries": _at_least("retries", retries, 0),
             "retry_delay_ms": _in_ms("retry_delay", retry_delay),
             "retry_timeouts": bool(retry_timeouts),
@@ -153,6 +165,7 @@ class Dispatcher:
             "on_cleanup_fail": _check_call("on_cleanup_fail", on_cleanup_fail),
             "on_worker_exit": _check_call("on_worker_exit", on_worker_exit),
             "on_device_out": _check_call("on_device_out", on_device_out),
+            "on_device_idle": _check_call("on_device_idle", on_device_idle),
         }
         self._lock = threading.Lock()
         self._active: list[_native.Run] = []
@@ -327,7 +340,7 @@ class Dispatcher:
         return stats
 
     def get_worker_stats(self) -> list[dict[str, Any]]:
-        """For each worker: worker_id, gpu_id, state ("starting", "idle", "busy", ...), pid, current_task (or None),
+        """For each worker: worker_id, gpu_id, gpu_ids (all its GPUs), state ("starting", "idle", "busy", ...), pid, current_task (or None),
         completed, failed, timeouts, restarts, last_ns, busy_ns. May be called from any thread."""
         latest = self._latest
         return [] if latest is None else latest.worker_stats()
@@ -389,6 +402,12 @@ def _check_gpus(gpu_ids: Any) -> list[int] | str:
     if min(ids) < 0:
         raise ValueError(f"gpu_ids has {min(ids)}: GPUs are numbered from 0")
     return ids
+
+
+def _check_visible(form: Any) -> int:
+    if form not in _VISIBLE:
+        raise ValueError(f"visible_devices is {form!r}: it must be 'uuid' or 'index'")
+    return _VISIBLE[form]
 
 
 def _check_call(name: str, function: Any, required: bool = False) -> Any:

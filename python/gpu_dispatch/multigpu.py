@@ -223,13 +223,18 @@ class WorkerProcess:
     def __init__(self, spawner: ProcessSpawner, gpu_id: int, place: int) -> None:
         self._spawner = spawner
         self._place = place
-        self.gpu_id = gpu_id
+        self._gpu_id = gpu_id
+
+    @property
+    def gpu_id(self) -> int:
+        """The number of its GPU; of a group, the number of the first."""
+        return self.status["gpu_id"]
 
     @property
     def status(self) -> dict[str, Any]:
         """Its entry in `ProcessSpawner.get_process_status()`."""
         status = self._spawner.get_process_status()
-        return status[self._place] if self._place < len(status) else {"gpu_id": self.gpu_id, "state": "off", "pid": 0}
+        return status[self._place] if self._place < len(status) else {"gpu_id": self._gpu_id, "state": "off", "pid": 0}
 
     @property
     def pid(self) -> int | None:
@@ -241,7 +246,7 @@ class WorkerProcess:
 
     def __repr__(self) -> str:
         status = self.status
-        return f"<WorkerProcess GPU {self.gpu_id}, {status['state']}, pid {status['pid'] or '-'}>"
+        return f"<WorkerProcess GPU {status['gpu_id']}, {status['state']}, pid {status['pid'] or '-'}>"
 
 
 def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,6 +255,14 @@ def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(offered)
     return {name: value for name, value in offered.items() if name in parameters}
+
+
+def _first_gpus(numbers: list[int], spec: Sequence[int] | str, gpus_per_worker: int | None) -> list[int]:
+    """One GPU for each group. Groups that will be formed are not known yet: then only their number is right."""
+    if isinstance(spec, str) and "+" in spec:
+        return [group[0] for group in _native.device_groups(spec)]
+    size = gpus_per_worker or 1
+    return numbers[: len(numbers) // size * size : size]
 
 
 class ProcessSpawner:
@@ -277,6 +290,7 @@ class ProcessSpawner:
         *,
         worker_cls: type[BaseWorker] | None = None,
         workers_per_gpu: int = 1,
+        gpus_per_worker: int | None = None,
         base_seed: int = 42,
         task_timeout: float | None = None,
         options: Mapping[str, Any] | None = None,
@@ -291,6 +305,7 @@ class ProcessSpawner:
 
         :param model_size, language, output_dir: passed to the worker's ``setup()`` if it accepts them. Other keywords
             are always passed.
+        :param gpus_per_worker: how many GPUs each worker sees; see `Dispatcher`.
         :param options: keyword options for `Dispatcher`.
         :param run_options: keyword options for `Dispatcher.run()`: journal, resume, key ...
         :raises TypeError: there is no worker class.
@@ -306,15 +321,17 @@ class ProcessSpawner:
         offered = {"model_size": model_size, "language": language, "output_dir": output_dir}
         kwargs = {**_accepted(worker_cls.setup, offered), **setup_kwargs}
         ids = gpu_ids if isinstance(gpu_ids, str) else list(gpu_ids)
-        self._dispatcher = Dispatcher(worker_cls, ids, workers_per_gpu=workers_per_gpu, **(options or {}))
+        self._dispatcher = Dispatcher(
+            worker_cls, ids, workers_per_gpu=workers_per_gpu, gpus_per_worker=gpus_per_worker, **(options or {})
+        )
         self._tasks, self._raised = task_queue, None
         feed = _Feed(self._dispatcher, task_queue, result_queue)
         numbers: dict[str, Any] = {"base_seed": base_seed, "task_timeout": task_timeout, **(run_options or {})}
         self._thread = threading.Thread(target=self._run, args=(feed, numbers, kwargs), name="spawner", daemon=True)
         self._thread.start()
-        numbers_of = GPUDetector().parse_gpu_list(ids)
+        firsts = _first_gpus(GPUDetector().parse_gpu_list(ids), gpu_ids, gpus_per_worker)
         return [
-            WorkerProcess(self, gpu, at) for at, gpu in enumerate(g for g in numbers_of for _ in range(workers_per_gpu))
+            WorkerProcess(self, gpu, at) for at, gpu in enumerate(g for g in firsts for _ in range(workers_per_gpu))
         ]
 
     def _run(self, feed: _Feed, numbers: dict[str, Any], setup_kwargs: dict[str, Any]) -> None:
@@ -522,6 +539,7 @@ class LauncherOrchestrator:
         *,
         recursive: bool = False,
         workers_per_gpu: int = 1,
+        gpus_per_worker: int | None = None,
         task_timeout: float | None = None,
         progress_callback: Callable[[int, int], object] | None = None,
         journal: str | os.PathLike[str] | None = None,
@@ -538,6 +556,7 @@ class LauncherOrchestrator:
         that has changed is processed again.
 
         :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu".
+        :param gpus_per_worker: how many GPUs each worker sees; see `Dispatcher`. Only for worker classes.
         :param progress_callback: only for worker classes; the transcription command shows its own progress.
         :param setup_kwargs: additional keywords for the ``setup()`` of the worker class. Without a worker class, options
             of the transcription: ``model`` (a file, instead of a size), ``model_dir``, ``formats`` ("txt", "srt", "vtt",
@@ -547,6 +566,8 @@ class LauncherOrchestrator:
         if self._transcribes():
             if progress_callback is not None:
                 raise TypeError("progress_callback needs a worker class: a transcription shows its own progress")
+            if gpus_per_worker is not None:
+                raise TypeError("gpus_per_worker needs a worker class: a transcription uses one GPU")
             return _transcribe.transcribe(
                 input_dir,
                 output_dir,
@@ -573,7 +594,8 @@ class LauncherOrchestrator:
             return 1
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         ids = self._ids(gpus)
-        balancer = LoadBalancer(ids, workers_per_gpu)
+        firsts = _first_gpus(ids, gpus, gpus_per_worker)
+        balancer = LoadBalancer([] if gpus_per_worker else firsts, workers_per_gpu)  # it adds the groups that are formed
         results: queue.Queue[FileResult | None] = queue.Queue()
         kept: dict[str, Any] = {}
         if journal is not None:
@@ -587,12 +609,13 @@ class LauncherOrchestrator:
             }
         self.spawner.spawn_workers(
             gpus if isinstance(gpus, str) else ids,
-            self.allocator.create_task_queue(files, len(ids)),
+            self.allocator.create_task_queue(files, max(len(firsts), 1)),
             results,
             model_size,
             language,
             Path(output_dir),
             workers_per_gpu=workers_per_gpu,
+            gpus_per_worker=gpus_per_worker,
             task_timeout=task_timeout,
             **kept,
             **setup_kwargs,

@@ -19,12 +19,16 @@ class TaskTimeoutError(TimeoutError):
 
 
 class BaseWorker(abc.ABC):
-    """Base class of workers. A worker is a process that uses one GPU.
+    """Base class of workers. A worker is a process that uses one GPU, or a group of GPUs (gpus_per_worker).
 
     Write a subclass, and give the class itself to Dispatcher. Each worker process makes one instance, calls setup()
     once, process() for each task, and cleanup() at the end, all on its main thread. The process is a fresh interpreter
-    in which CUDA_VISIBLE_DEVICES names only the GPU of this worker, so inside it the device has the number 0.
+    in which CUDA_VISIBLE_DEVICES names only the GPU of this worker, so inside it the device has the number 0. The GPUs
+    of a group have the numbers 0, 1, ...
     """
+
+    #: The numbers of all GPUs of this worker, as given to the dispatcher. Set before setup() is called.
+    gpu_ids: tuple[int, ...] = ()
 
     def __init__(self) -> None:
         """Called without arguments in the worker process. Keep it light, and load models in setup()."""
@@ -35,7 +39,8 @@ class BaseWorker(abc.ABC):
 
         If it raises, this worker is taken out of the run, and on_setup_fail gets the traceback.
 
-        :param gpu_id: the number of the GPU, as given to the dispatcher.
+        :param gpu_id: the number of the GPU, as given to the dispatcher; of a group, the number of the first GPU.
+            `self.gpu_ids` has all of them.
         :param seed: base_seed + gpu_id.
         :param kwargs: the additional keyword arguments of Dispatcher.run().
         """

@@ -109,6 +109,33 @@ static PyObject *validate_devices(PyObject *module, PyObject *sequence)
     return out;
 }
 
+PyDoc_STRVAR(device_groups_doc,
+             "device_groups(spec, /)\n--\n\n"
+             "The numbers of the devices that spec names, as a list for each group (\"0+1,2\": [[0, 1], [2]]).");
+static PyObject *device_groups(PyObject *module, PyObject *args)
+{
+    const char *spec;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s:device_groups", &spec))
+        return NULL;
+    struct gd_devices *list = open_devices(spec);
+    if (!list)
+        return NULL;
+    PyObject *out = PyList_New(0), *group = NULL; /* group is borrowed from out */
+    for (size_t i = 0; out && i < gd_devices_count(list); i++) {
+        struct gd_device d = { .size = sizeof d };
+        gd_devices_get(list, i, &d);
+        if (gd_devices_group(list, i) == (int)i && !list_put(&out, group = PyList_New(0)))
+            break;
+        PyObject *number = PyLong_FromLong(d.id);
+        if (!number || PyList_Append(group, number) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(number);
+    }
+    gd_devices_close(&list);
+    return out;
+}
+
 /* *user: the list, or NULL with an exception. */
 static bool put_number(void *user, int number)
 {
@@ -337,6 +364,7 @@ static PyObject *distribute_workload(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     { "devices", devices, METH_VARARGS, devices_doc },
+    { "device_groups", device_groups, METH_VARARGS, device_groups_doc },
     { "cuda_available", cuda_available, METH_NOARGS, cuda_available_doc },
     { "validate_devices", validate_devices, METH_O, validate_devices_doc },
     { "parse_devices", parse_devices, METH_VARARGS, parse_devices_doc },

@@ -458,16 +458,31 @@ static int take_method(PyObject **out, const char *name)
     return *out ? 0 : -1;
 }
 
+static PyObject *tuple_of(const int *numbers, size_t n)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; tuple && i < n; i++) {
+        PyObject *number = PyLong_FromLong(numbers[i]);
+        if (number)
+            PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, number);
+        else
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 static int set_up(struct gd_worker *w, const struct gd_setup *s)
 {
     self.worker = w;
     PyObject *args = PyBytes_FromStringAndSize(s->args, (Py_ssize_t)s->args_size);
-    PyObject *done = args ? PyObject_CallMethod(self.host, "setup", "OiiKI", args, s->gpu_id, s->worker_id,
-                                                (unsigned long long)s->seed, s->restarts)
-                          : NULL;
+    PyObject *gpus = tuple_of(s->gpu_ids, s->n_gpus);
+    PyObject *done = args && gpus ? PyObject_CallMethod(self.host, "setup", "OiOiKI", args, s->gpu_id, gpus,
+                                                        s->worker_id, (unsigned long long)s->seed, s->restarts)
+                                  : NULL;
     if (self.forked)
         end_fork();
     Py_XDECREF(args);
+    Py_XDECREF(gpus);
     Py_XDECREF(done);
     if (!done || take_method(&self.process, "process") < 0 || take_method(&self.process_batch, "process_batch") < 0 ||
         take_method(&self.load, "load") < 0)

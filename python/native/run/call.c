@@ -21,15 +21,11 @@
 #include "python/native/run/run.h"
 
 const char *const call_names[N_CALLS] = {
-    [ON_SUCCESS] = "on_success",
-    [ON_ERROR] = "on_error",
-    [ON_TIMEOUT] = "on_timeout",
-    [ON_SETUP_FAIL] = "on_setup_fail",
-    [ON_CLEANUP_FAIL] = "on_cleanup_fail",
-    [ON_TASK_START] = "on_task_start",
-    [ON_WORKER_EXIT] = "on_worker_exit",
-    [ON_DEVICE_OUT] = "on_device_out",
-    [ON_EXIT] = "on_exit",
+    [ON_SUCCESS] = "on_success",           [ON_ERROR] = "on_error",
+    [ON_TIMEOUT] = "on_timeout",           [ON_SETUP_FAIL] = "on_setup_fail",
+    [ON_CLEANUP_FAIL] = "on_cleanup_fail", [ON_TASK_START] = "on_task_start",
+    [ON_WORKER_EXIT] = "on_worker_exit",   [ON_DEVICE_OUT] = "on_device_out",
+    [ON_DEVICE_IDLE] = "on_device_idle",   [ON_EXIT] = "on_exit",
 };
 
 /* ---- Python's lock ---- */
@@ -243,6 +239,11 @@ static void on_device_out(void *user, int gpu_id, const char *why)
     call_gpu(user, ON_DEVICE_OUT, gpu_id, why);
 }
 
+static void on_device_idle(void *user, int gpu_id, const char *why)
+{
+    call_gpu(user, ON_DEVICE_IDLE, gpu_id, why);
+}
+
 static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *why, bool given_up)
 {
     struct run *r = user;
@@ -274,6 +275,7 @@ void call_options(struct gd_options *o)
     o->on_cleanup_fail = on_cleanup_fail;
     o->on_worker_exit = on_worker_exit;
     o->on_device_out = on_device_out;
+    o->on_device_idle = on_device_idle;
     o->on_exit = on_exit_;
 }
 

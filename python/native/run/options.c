@@ -28,6 +28,8 @@ static const struct option table[] = {
     OPTION(gpu_ids, INTS),
     OPTION(workers_per_gpu, UNSIGNED),
     OPTION(model_bytes, UINT64),
+    OPTION(gpus_per_worker, UNSIGNED),
+    OPTION(visible_devices, INT),
     OPTION(any_cpu, BOOL),
     OPTION(worker_argv, STRINGS),
     OPTION(env, STRINGS),

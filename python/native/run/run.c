@@ -13,7 +13,7 @@
 
 #include "binding.h"
 
-enum { SOURCE_GRACE_MS = 1000 };
+enum { SOURCE_GRACE_MS = 1000, GPUS_MOST = 32 /* of a worker */ };
 
 /* ---- exceptions ---- */
 
@@ -287,7 +287,23 @@ static PyObject *run_times(PyObject *self, PyObject *nothing)
     return Py_BuildValue("(KK)", (unsigned long long)r->start_ns, (unsigned long long)r->end_ns);
 }
 
-static PyObject *worker_figures(const struct gd_worker_stats *w)
+/* The numbers of all devices of a worker. */
+static PyObject *worker_gpus(const struct run *r, int worker)
+{
+    int gpus[GPUS_MOST];
+    const int n = gd_dispatcher_worker_gpus(r->d, (unsigned)worker, gpus, GPUS_MOST);
+    PyObject *list = n < 0 ? native_error(n) : PyList_New(n < GPUS_MOST ? n : GPUS_MOST);
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+        PyObject *number = PyLong_FromLong(gpus[i]);
+        if (number)
+            PyList_SET_ITEM(list, i, number);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *worker_figures(const struct run *r, int worker, const struct gd_worker_stats *w)
 {
     PyObject *dict = figures(w, worker_table, sizeof worker_table / sizeof *worker_table);
     PyObject *task = Py_None;
@@ -297,6 +313,7 @@ static PyObject *worker_figures(const struct gd_worker_stats *w)
     if (!dict)
         Py_XDECREF(task);
     else if (put(dict, "current_task", task) < 0 || put(dict, "gpu_id", PyLong_FromLongLong(w->gpu_id)) < 0 ||
+             put(dict, "gpu_ids", worker_gpus(r, worker)) < 0 ||
              put(dict, "state", PyUnicode_FromString(gd_worker_state_name((enum gd_worker_state)w->state))) < 0)
         Py_CLEAR(dict);
     return dict;
@@ -317,7 +334,7 @@ static PyObject *run_worker_stats(PyObject *self, PyObject *nothing)
     list = PyList_New(n);
     for (int i = 0; list && i < n; i++) {
         workers[i].worker_id = (uint64_t)run_worker_id(r, i);
-        PyObject *dict = worker_figures(&workers[i]);
+        PyObject *dict = worker_figures(r, i, &workers[i]);
         if (dict)
             PyList_SET_ITEM(list, i, dict);
         else

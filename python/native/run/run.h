@@ -23,6 +23,7 @@ enum call {
     ON_TASK_START,
     ON_WORKER_EXIT,
     ON_DEVICE_OUT,
+    ON_DEVICE_IDLE,
     ON_EXIT,
     N_CALLS,
 };
