@@ -231,7 +231,7 @@ def discovery(b):
             discovery_once(b, tree)  # the first one warms the cache
             rounds = [discovery_once(b, tree) for _ in range(b.rounds)]
         if any(found != count for _, _, found, _ in rounds):
-            sys.exit(f"run.py: of {count} files {rounds[0][2]:.0f} were found")
+            sys.exit(f"run.py: {rounds[0][2]:.0f} of {count} files were found")
         peaks[count] = max(peak for _, _, _, peak in rounds)
     ratios = [ours / theirs for ours, theirs, _, _ in rounds]
     row(f"finding {whole:,} files", spread([r[0] for r in rounds], 1e3) + " ms",

@@ -82,7 +82,7 @@ def main():
     rate, said = total(found)
     print(said)
     if args.limit is not None and rate * 100 >= args.limit:
-        print(f"wer.py: that is not below {args.limit:g} %", file=sys.stderr)
+        print(f"wer.py: the rate is not below {args.limit:g} %", file=sys.stderr)
         return 1
     return 0
 

@@ -76,7 +76,7 @@ static void work_out(struct figures *f)
     const double last = s->ended > 0 ? s->ended : s->held ? (double)now.tv_sec + (double)now.tv_nsec / 1e9 : s->written;
     const uint64_t over = s->run_done + s->run_failed;
     f->seconds = last > s->started ? last - s->started : 0;
-    /* The counts are those of the last write, so the rate uses the time until then. */
+    /* The journal's counts are from its last write, so the rate is computed up to the time of that write. */
     const double until = s->held && s->written > s->started ? s->written - s->started : f->seconds;
     f->rate = until > 0 ? (double)over / until : 0;
     view_remaining_of(&f->remaining, s);
@@ -180,14 +180,6 @@ static void print_count(const char *what, uint64_t n, const char *more)
     printf("  %-8s %12s%s%s\n", what, grouped(number, sizeof number, n), *more ? "   " : "", more);
 }
 
-/* "1 was", "1,234 were" */
-static const char *count_of(char *out, size_t size, uint64_t n)
-{
-    char number[40];
-    snprintf(out, size, "%s %s", grouped(number, sizeof number, n), n == 1 ? "was" : "were");
-    return out;
-}
-
 static void print_counts(const struct figures *f)
 {
     const struct gd_journal_summary *s = &f->s;
@@ -216,7 +208,8 @@ static void print_counts(const struct figures *f)
         printf("\nRun %" PRIu64 " of this journal: %" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped.\n",
                s->runs, s->run_done, s->run_failed, s->skipped);
     if (f->remaining.gone)
-        printf("Of the tasks above, %s not in its input.\n", count_of(gone, sizeof gone, f->remaining.gone));
+        printf("%s of the tasks above %s not in the input of the last run.\n",
+               grouped(gone, sizeof gone, f->remaining.gone), f->remaining.gone == 1 ? "was" : "were");
 }
 
 static int print_failure(void *user, const char *failure, uint64_t count)

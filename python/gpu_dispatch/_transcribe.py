@@ -172,7 +172,7 @@ def _devices(gpus: str | Iterable[int]) -> str:
         return gpus
     ids = ",".join(str(int(gpu)) for gpu in gpus)
     if not ids:
-        raise ValueError('no GPUs were asked for: give their numbers, "auto", "sim:2" or "cpu"')
+        raise ValueError('no GPUs were given: give their numbers, "auto", "sim:2" or "cpu"')
     return ids
 
 

@@ -457,7 +457,7 @@ TEST(figures_of_a_list_that_lost_lines)
     r = sh("gpu-dispatch status run.db");
     CHECK_CONTAINS(r.out, "\n  done                4   of 5, 80.0 %\n");
     CHECK_CONTAINS(r.out, "\nRun 2 of this journal: 1 done, 0 failed, 1 skipped.\n"
-                          "Of the tasks above, 3 were not in its input.\n");
+                          "3 of the tasks above were not in the input of the last run.\n");
     CHECK_CONTAINS(sh("gpu-dispatch status --json run.db").out, ",\"left\":0,\"not_in_input\":3,");
     CHECK_CONTAINS(sh("gpu-dispatch report run.db -o r.html; cat r.html").out, ",\"all\":5,\"not_in_input\":3,");
     r = sh("gpu-dispatch run --gpus sim:2 --journal run.db --retry-failed " CMD "::: a bad new");

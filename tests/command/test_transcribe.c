@@ -44,7 +44,7 @@ TEST(a_file_with_an_impossible_header_is_sorted_by_its_size)
     CHECK_EQ(sh("truncate -s 32000 in/lie*").status, 0);
     struct ran r = sh(ALONE "--input-dir in --dry-run 2>/dev/null | head -n 2");
     CHECK_STR(r.out, "     10s  in/a.wav -> data/outputs/a.txt\n~   2.0s  in/lie0.wav -> data/outputs/lie0.txt\n");
-    CHECK_CONTAINS(sh(STANDIN ON "--input-dir in").err, "10 files, 28s of audio (9 of them by size)\n");
+    CHECK_CONTAINS(sh(STANDIN ON "--input-dir in").err, "10 files, 28s of audio (9 durations estimated)\n");
 }
 
 TEST(equal_durations_are_sorted_by_name)
@@ -185,7 +185,7 @@ TEST(dry_runs)
     CHECK_STR(r.out, "   1h01m  in/x/b.wav -> data/outputs/x/b.txt, data/outputs/x/b.srt\n"
                      "   1m05s  in/a.wav -> data/outputs/a.txt, data/outputs/a.srt\n"
                      "~   2.0s  in/c.wav -> data/outputs/c.txt, data/outputs/c.srt\n");
-    CHECK_STR(r.err, "gpu-dispatch: 3 files, 1h02m of audio (1 of them by size)\n");
+    CHECK_STR(r.err, "gpu-dispatch: 3 files, 1h02m of audio (1 duration estimated)\n");
     CHECK_EQ(r.status, 0);
     CHECK_EQ(sh("test -e data").status, 1);
 }

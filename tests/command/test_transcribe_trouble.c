@@ -59,7 +59,7 @@ TEST(unreadable_entries_are_reported_once)
     r = sh(STANDIN ON "--input-dir in -r --progress none");
     CHECK_CONTAINS(r.err, "gpu-dispatch: cannot read in/b.wav: the link cannot be followed: Too many levels of "
                           "symbolic links; the file is left out, as are 2 more that cannot be read\n");
-    CHECK_CONTAINS(r.err, "gpu-dispatch: 3 could not be read and were left out (see above)\n");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: 3 files or directories could not be read (see above)\n");
     CHECK(!strstr(r.err, "c.wav"));
     CHECK_EQ(r.status, 1);
     CHECK_STR(sh("find data -type f | sort").out, "data/outputs/a.txt\ndata/outputs/x/b.txt\n");
@@ -201,7 +201,7 @@ TEST(every_file_fails)
     CHECK_STR(r.out, "");
     CHECK_CONTAINS(r.err, "\n0 of 2 files done in ");
     CHECK_CONTAINS(r.err, "\n2 failed: 2 errors\n  in/bad2.wav: bad2.wav is no audio\n  in/bad1.wav: bad1.wav is no "
-                          "audio\ngpu-dispatch: run it again with --resume for the files that have no text yet\n");
+                          "audio\ngpu-dispatch: to transcribe the rest, run the same command with --resume\n");
     CHECK(!strstr(r.err, "files/") && !strstr(r.err, "speed-up"));
     CHECK_STR(sh("ls -A data/outputs").out, "");
     r = sh(ALONE "--input-dir in");

@@ -8,7 +8,7 @@
  *
  * All numbers are little-endian. The number of tensors follows from the numbers of layers. Only the descriptions are
  * read, not the weights: a few MiB of a file of gigabytes. Every size in the file is compared with the file's length
- * before it is used, and no memory is allocated by such a size.
+ * before it is used. No memory is allocated in an amount that the file gives.
  */
 #include "apps/transcribe/model/model.h"
 
@@ -222,8 +222,7 @@ static int read_data_size(struct reader *r, int32_t dimensions, int32_t type, ui
     for (int32_t i = 0; i < dimensions; i++) {
         if (take_i32(r, &size) < 0)
             return -1;
-        /* whisper.cpp counts values in 31 bits. Before the multiplication both factors are below that, so it can't
-         * overflow. */
+        /* whisper.cpp counts values in 31 bits. Both factors fit into 31 bits, so their product fits into 64. */
         if (size < 1 || (values *= (uint64_t)size) > INT32_MAX)
             return broken(r, "a tensor has the size", size);
         row = i == 0 ? size : row;
@@ -286,7 +285,7 @@ static int say_what_it_is(const struct reader *r, const unsigned char *begin, si
         const char *bytes, *message;
     } others[] = {
         { "GGUF", "is a GGUF file, which whisper.cpp does not read: get the model as ggml-*.bin" },
-        { "PK\3\4", "is a PyTorch file, as OpenAI's own program has it: get the model as ggml-*.bin" },
+        { "PK\3\4", "is a PyTorch file, as OpenAI's own program uses: get the model as ggml-*.bin" },
         { "version https://git-lfs", "is only a Git LFS pointer to a file: download the file itself" },
         { "<", "is a web page, not a model: the download went wrong" },
         { "{", "is a text file, not a model: the download went wrong" },

@@ -200,14 +200,14 @@ static void name_devices(const struct work *w, char *out, size_t size)
                  w->asked->no_gpu && w->vendor != GD_VENDOR_SIMULATED ? ", which are not used" : "");
 }
 
-/* "12 files, 3h05m of audio (2 of them by their size), 4 done before" */
+/* "12 files, 3h05m of audio (2 durations estimated); 4 done before" */
 static void name_files(const struct work *w, char *out, size_t size)
 {
     const struct cli_audio *a = &w->audio;
     const size_t n = gd_files_count(a->files);
     char time[32], unsure[64] = "", skipped[64] = "";
     if (a->unsure)
-        snprintf(unsure, sizeof unsure, " (%zu of them by size)", a->unsure);
+        snprintf(unsure, sizeof unsure, " (%zu duration%s estimated)", a->unsure, a->unsure == 1 ? "" : "s");
     if (a->skipped)
         snprintf(skipped, sizeof skipped, "; %zu done before", a->skipped);
     snprintf(out, size, "%zu file%s, %s of audio%s%s", n, n == 1 ? "" : "s",
@@ -234,9 +234,9 @@ static int conclude(const struct work *w, int status)
     const size_t n = w->audio.problems.n;
     const bool some_left = status == CLI_EXIT_INTERRUPTED || (status > 0 && status <= CLI_EXIT_MANY);
     if (n > 0 && !cli_run_is_silent(r))
-        cli_say("%zu could not be read and %s left out (see above)", n, n == 1 ? "was" : "were");
+        cli_say("%zu %s could not be read (see above)", n, n == 1 ? "file or directory" : "files or directories");
     if (some_left && !r->journal && !cli_run_is_silent(r))
-        cli_say("run it again with --resume for the files that have no text yet");
+        cli_say("to transcribe the rest, run the same command with --resume");
     return status == CLI_EXIT_INTERRUPTED ? status : status || n > 0 ? FAILED : 0;
 }
 
@@ -314,7 +314,7 @@ static int transcribe(struct work *w)
         return check(w);
     if (w->asked->dry_run)
         return list_files(w);
-    if (cli_audio_find(&w->audio, w->asked) < 0) /* first: a wrong name is reported before a model is downloaded */
+    if (cli_audio_find(&w->audio, w->asked) < 0) /* first: a wrong file name is reported before a missing model */
         return complain();
     if (find_plugin(w) < 0)
         return FAILED;
