@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The gpu-dispatch command: finds its subcommand. If a dispatcher started this program, it acts as the worker's host
- * instead. So the dispatcher does not have to find a second program.
+ * The gpu-dispatch command: finds its subcommand. If this program was started by a dispatcher, it acts as the worker's
+ * host instead. So the dispatcher does not have to find a second program.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -116,7 +116,7 @@ static int deal(const struct gd_files *files, const struct gd_devices *devices, 
     return rc;
 }
 
-/* Without devices nothing is distributed. That is an error only if devices were requested. */
+/* If this machine has no devices, nothing is distributed. This is an error only if --gpus names devices. */
 static int deal_to_devices(const struct asked *asked, const struct gd_files *files, struct plan *plan)
 {
     struct gd_devices *devices = NULL;

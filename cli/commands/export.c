@@ -4,9 +4,9 @@
  * at a time, so memory does not grow with their number.
  *
  * The CSV follows RFC 4180. Its first line has the headings. Fields with a quote, comma or line end are quoted, and
- * lines end with CR LF. A text that a spreadsheet would take for a formula gets a ' in front. JSON lines have the
- * members that --output writes, except those that a journal does not record. With --failed, the lines have the form of
- * failed.jsonl, which `gpu-dispatch run --jsonl` takes as input.
+ * lines end with CR LF. If a spreadsheet would read a text as a formula, a ' is put before the text. JSON lines have
+ * the members that --output writes, except those that a journal does not record. With --failed, the lines have the form
+ * of failed.jsonl, which `gpu-dispatch run --jsonl` takes as input.
  */
 #include <errno.h>
 #include <inttypes.h>

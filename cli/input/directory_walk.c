@@ -57,7 +57,7 @@ static void *search(void *arg)
     if (w->filling.failed)
         memcpy(w->problem, "out of memory", sizeof "out of memory");
     else if (result < 0)
-        /* Each thread has its own error text of the library, so it is copied here. */
+        /* The library stores an error text for each thread. The reading thread cannot see the text of this one. */
         strncat(w->problem, gd_error_text(), sizeof w->problem - 1);
     w->ended = true;
     pthread_mutex_unlock(&w->lock);

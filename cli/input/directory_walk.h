@@ -23,7 +23,7 @@ int cli_directory_walk_next(struct cli_directory_walk *w, const char **path, uin
 void cli_directory_walk_stop(struct cli_directory_walk *w);
 void cli_directory_walk_close(struct cli_directory_walk **w);
 
-/* Sets the error message for "nothing found", which is the same for both ways of searching. Returns -1. */
+/* Sets the error message for "nothing found". Other code that searches a directory uses it too. Returns -1. */
 int cli_directory_walk_nothing(const char *dir, const struct gd_discover *what);
 
 #endif

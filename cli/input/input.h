@@ -13,9 +13,9 @@
  *     options.source: return cli_input_next(in, item);
  *     options.source_cancel: cli_input_cancel(in);
  *
- * Several sources give all combinations; the last source varies fastest. A linked source gives one argument for
- * each argument of the source before it; the shortest of the linked sources decides how many there are. An
- * empty source counts as one empty argument, unless all are empty.
+ * Several sources give all combinations; the last source varies fastest. A linked source gives one argument for each
+ * argument of the source before it. If linked sources have different lengths, the shortest one decides, and the rest of
+ * the others is ignored. An empty source counts as one empty argument, unless all sources are empty.
  * A payload is the arguments, separated by NULs. The first source is streamed, in constant memory, unless the options
  * need all of it first. The others are held in memory.
  *

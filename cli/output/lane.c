@@ -61,7 +61,7 @@ static bool is_given_up(const struct cli_lane *l)
 static void tell_full(struct cli_lane *l)
 {
     const bool full = l->is_full ? l->bytes > l->o.limit / 2 : l->bytes > l->o.limit;
-    if (full == l->is_full || is_given_up(l)) /* given up: user may no longer exist */
+    if (full == l->is_full || is_given_up(l)) /* given up: l->o.user may no longer exist */
         return;
     l->is_full = full;
     if (l->o.full)

@@ -31,7 +31,7 @@ struct cli_lane_options {
     const char *name;                    /* name of the thread, at most 15 characters */
     size_t limit;                        /* bytes of waiting jobs */
     void (*full)(void *user, bool full); /* called with true when more than the limit waits, and with false when at most
-                                            half of it does. From any thread. NULL: not called */
+                                            half of the limit waits. From any thread. NULL: not called */
     void *user;
 };
 
@@ -47,7 +47,8 @@ bool cli_lane_try_add(struct cli_lane *l, struct cli_job *job);
 /* The number of the job that was added last; 0: no job was added. */
 uint64_t cli_lane_last(struct cli_lane *l);
 
-/* Waits until that job is done, or the lane is given up, at most ms milliseconds (UINT_MAX: for ever). */
+/* Waits until the job with this number is done or the lane is given up, but at most ms milliseconds (UINT_MAX: for
+ * ever). */
 void cli_lane_reach(struct cli_lane *l, uint64_t job, unsigned ms);
 
 /* Sets the number of signals that have come so far. After the first signal, cli_lane_wait() gives the lane up after

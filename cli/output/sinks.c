@@ -9,8 +9,8 @@
  *                                                task, then its record in the journal; also the output of workers
  *   messages  any thread that calls cli_say()    standard error; the end of the progress display
  *
- * A message is printed after the output of the tasks that ended before it. If that output is stuck, the message does
- * not wait for it.
+ * A message is printed after the output of the tasks that ended before it. If that output is stuck, the message is
+ * printed after a short time (IN_TURN_MS).
  */
 #include "cli/output/sinks.h"
 
@@ -245,7 +245,7 @@ static const char *output_place(const struct cli_sinks *s, const struct cli_task
     return s->results && e->report->start_ns ? cli_results_path(s->results) : s->output_path;
 }
 
-/* With a journal, a task that did not finish is left for a run that resumes. That run writes its record. */
+/* With a journal, a task that did not finish is left for a run that resumes. That run writes the record of the task. */
 static bool is_left(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     const enum gd_failure why = e->report->failure;

@@ -68,7 +68,8 @@ int cli_sinks_draw(struct cli_sinks *s, const struct cli_run *r, cli_stats_fn *s
 /* Adds output that a worker wrote directly, while a panel is shown. stream is 1 or 2. */
 void cli_sinks_pass(struct cli_sinks *s, int worker_id, int stream, const char *text, size_t size);
 
-/* To be called in the callback. Copies the task's end. A lane writes it to all outputs and then to the journal. */
+/* To be called in the dispatcher's callback for the end of a task. Copies the task's end. A lane writes the copy to all
+ * outputs and then to the journal. */
 void cli_sinks_add(struct cli_sinks *s, const struct cli_task_end *e);
 
 /* To be called on the run's thread after all callbacks that are due. Passes the added tasks to the lane together, so

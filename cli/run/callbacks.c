@@ -105,7 +105,7 @@ static void round_ended(void *user)
     cli_sinks_round(&r->sinks);
 }
 
-/* The last task has ended. The journal waits until its output is written. */
+/* Called after the last task has ended. The journal waits until the output of all tasks is written. */
 static void flush_sinks(void *user)
 {
     struct cli_running *r = user;

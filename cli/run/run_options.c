@@ -3,7 +3,7 @@
  * The options of `gpu-dispatch run`, and the arguments after them: the command (or the arguments of a worker program)
  * up to the first of
  *
- *   ::: ARGUMENT...      :::+ ARGUMENT...     a source of arguments; + pairs them with the previous source's
+ *   ::: ARGUMENT...      :::+ ARGUMENT...     a source of arguments; + pairs them with those of the source before
  *   :::: FILE...         ::::+ FILE...        each file is a source
  *
  * -a FILE is a source before all of these.

@@ -5,7 +5,8 @@
  *
  * libavformat reads through our functions and may open nothing by itself, so a playlist that names other files or
  * addresses is never followed. libswresample only changes the layout of samples in memory, to interleaved floats. If
- * the format changes in the middle of a file, it also converts back to the first format. libsoxr does the resampling.
+ * the format changes in the middle of a file, libswresample also converts the samples after the change to the first
+ * format. All other resampling is done by libsoxr.
  */
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -190,7 +191,7 @@ static void *ffmpeg_open(struct tr_file *f, const struct tr_header *h, struct tr
 
 /* --- decoding --------------------------------------------------------------- */
 
-/* Makes convert for frames with this frame's format, unless it already fits. */
+/* Makes s->convert for the format of this frame, unless the current s->convert is for that format. */
 static int prepare(struct state *s, const AVFrame *frame)
 {
     if (s->convert && frame->format == s->like->format && frame->sample_rate == s->like->sample_rate &&

@@ -36,7 +36,7 @@ enum {
 struct view {
     const uint8_t *begin, *end;
     uint64_t begin_size, end_size, size;
-    int fd;    /* -1: only those bytes can be read */
+    int fd;    /* -1: only the bytes of begin and end can be read */
     int error; /* errno of a failed read */
 };
 
@@ -314,8 +314,9 @@ static bool mpeg_find(struct view *v, uint64_t *at, struct mpeg *m)
     return false;
 }
 
-/* A Xing table (called Info if the bit rate is constant): flags say which of these follow: frames, bytes, 100 bytes of
- * places, a quality. After those, LAME and other encoders give the number of samples of silence they added. */
+/* Parses a Xing table (called Info if the bit rate is constant). Its flags tell which of these fields follow: number of
+ * frames, number of bytes, 100 bytes of positions, a quality. After these fields, LAME and other encoders give the
+ * number of samples of silence that they added. */
 static uint64_t mpeg_xing(struct view *v, uint64_t at, uint64_t frame, const struct mpeg *m, struct tr_header *out)
 {
     uint8_t b[24];
@@ -422,8 +423,8 @@ static bool ogg_sound(const uint8_t *b, struct ogg *o, struct tr_header *out)
     return true;
 }
 
-/* Finds the last page of the stream in the last size bytes of the file. It gives the duration and, if the page is not
- * complete, how long the file should be. */
+/* Finds the last page of the stream in the last size bytes of the file. The duration is taken from that page. If the
+ * page is not complete, the size that the complete file should have is taken from it too. */
 static bool ogg_last(const uint8_t *b, uint64_t size, uint64_t file_size, const struct ogg *o, struct tr_header *out)
 {
     struct page p;

@@ -354,8 +354,8 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
             return e->stop(e->user) ? TR_CANCELLED : TR_FAILED;
         n = (size_t)found;
     }
-    /* whisper.cpp finds nothing in less than a tenth of a second of audio. If the audio is much shorter than that, it
-     * reads past the end. */
+    /* whisper.cpp finds nothing in less than a tenth of a second of audio. If the audio is much shorter, whisper.cpp
+     * reads past the end of the samples. */
     if (n < TR_RATE / 10)
         return TR_HEARD;
     const enum tr_outcome outcome = e->stop(e->user) ? TR_CANCELLED : listen(e, samples, n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * whisper.cpp's log. Messages come from any computing thread, as lines or parts of lines (level CONT continues the last
- * one). Without this file whisper.cpp prints a hundred lines for a model and several for each audio file.
+ * line). Without this file whisper.cpp prints a hundred lines for a model and several for each audio file.
  */
 #include "apps/transcribe/engine/log.h"
 

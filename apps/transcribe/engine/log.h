@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * whisper.cpp's log: warnings and errors go to standard error, other messages nowhere. The first error is kept as part
- * of our error message, because the errors after it only follow from it. If whisper.cpp ends the process, that error is
- * printed last.
+ * whisper.cpp's log: warnings and errors go to standard error, other messages are dropped. The first error is kept as
+ * part of our error message, because later errors are only its consequences. If whisper.cpp ends the process, the first
+ * error is printed last.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_LOG_H
 #define GD_TRANSCRIBE_ENGINE_LOG_H

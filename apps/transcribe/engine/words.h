@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Makes words from tokens. A token is a word or a part of one. The first token of a word begins with a space, except in
- * languages without spaces. A character may be spread over several tokens, but a word never begins in the middle of
- * one.
+ * languages without spaces. A character may be spread over several tokens, but a word never begins in the middle of a
+ * character.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_WORDS_H
 #define GD_TRANSCRIBE_ENGINE_WORDS_H

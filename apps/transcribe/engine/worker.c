@@ -55,7 +55,7 @@ static int setup(struct gd_worker *w, const struct gd_setup *s)
         return gd_worker_error(w, "no memory");
     signal(SIGXFSZ, SIG_IGN); /* so that writing past `ulimit -f` is an error like a full disk */
     const char *args = s->args;
-    const size_t size = s->args_size; /* gpu-dispatch passes a string with its final NUL, and counts it */
+    const size_t size = s->args_size; /* gpu-dispatch passes a string, and counts its final NUL */
     if (tr_settings_read(&x->settings, &x->kept, args, size > 0 && args[size - 1] == '\0' ? size - 1 : size) < 0 ||
         tr_pieces_open(&x->pieces, x->settings.piece_seconds) < 0 || tr_engine_open(&x->engine, &x->settings) < 0) {
         close_transcriber(x);

@@ -55,7 +55,8 @@ static void add_place(struct places *p, const char *base, const char *rest)
     p->paths[p->n++] = path;
 }
 
-/* Adds the snapshots in the order of their names. The file's checksum shows whether it is the right one. */
+/* Adds the snapshots in the order of their names. The checksum of a file that is found shows whether it is the right
+ * one. */
 static void add_snapshots(struct places *p, const char *hub, const char *rest)
 {
     char *directory = NULL;

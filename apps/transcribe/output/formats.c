@@ -4,7 +4,7 @@
  *
  *     txt   a line per segment
  *     srt   number, HH:MM:SS,mmm --> HH:MM:SS,mmm, text, an empty line
- *     vtt   WEBVTT, then the same without numbers and with a point, text escaped
+ *     vtt   WEBVTT, then as srt, but without numbers, with a point instead of the comma, and with escaped text
  *     json  the whole transcript, segments as objects
  *     tsv   start, end, text; milliseconds
  *

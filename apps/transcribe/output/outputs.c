@@ -100,7 +100,8 @@ static char *real_place(const char *path)
     return out;
 }
 
-/* The same with real paths. Returns 1 with *inside; 0 if the file is elsewhere or does not exist; -1 with errno. */
+/* Like path_below(), but compares real paths. Returns 1 with *inside; 0 if the file is elsewhere or does not exist; -1
+ * with errno. */
 static int resolve_inside(const char *dir, const char *path, char **inside)
 {
     char *real_dir = realpath(*dir ? dir : ".", NULL), *real = real_dir ? real_place(path) : NULL;

@@ -2,7 +2,7 @@
  *
  * Finds, checks and sorts the audio files. They are sorted by name first, to find files that were named twice. Then
  * they are sorted by duration, because the longest file should not start last. If a header does not give the duration
- * (or the format is not read here), it is estimated from the size.
+ * (or the format is not read here), the duration is estimated from the size of the file.
  */
 #include "cli/commands/transcribe/audio_files.h"
 
@@ -60,7 +60,8 @@ static const char *name_rest(char *out, size_t size, size_t n, const char *of_wh
     return n > 1 ? out : "";
 }
 
-/* Reports each kind once. A pipe, socket or device is not counted as a failure. */
+/* Prints one message for files that could not be read, and one for pipes, sockets and devices. The second is only a
+ * remark: such names do not count as failures. */
 static void say_left_out(const struct cli_audio *a, bool quiet)
 {
     const struct cli_left_out *p = &a->problems, *o = &a->others;

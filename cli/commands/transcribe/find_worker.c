@@ -6,7 +6,7 @@
  *   DIR/apps/transcribe/transcribe.so   in a build directory; DIR is the directory of this program
  *   DIR/../libexec/gpu_dispatch/transcribe.so
  *   DIR/transcribe.so
- *   the directory in which it was configured to be installed
+ *   transcribe.so in the directory that was chosen for it when gpu-dispatch was built
  */
 #include "cli/commands/transcribe/find_worker.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a journal identifies a transcription, and how that is shown to users.
+ * The text by which a journal identifies a transcription, and how this text is shown to users.
  */
 #ifndef GD_CLI_COMMANDS_TRANSCRIBE_IDENTITY_H
 #define GD_CLI_COMMANDS_TRANSCRIBE_IDENTITY_H

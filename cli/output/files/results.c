@@ -35,7 +35,7 @@ enum {
 };
 
 struct cli_results {
-    size_t dir_size;        /* part of path: the directory that was given */
+    size_t dir_size;        /* size of the first part of path: the directory that was given */
     struct gd__buffer path; /* the task's directory */
     bool sync;
 };

@@ -67,7 +67,7 @@ static int read_token(int fd, const char *path)
     if (size > 0 && read_in[size - 1] == '\n')
         size--;
     if (memchr(read_in, '\0', size))
-        size = 0; /* a token with a NUL must not pass as a shorter one: an empty one is refused */
+        size = 0; /* a token with a NUL must not be accepted as a shorter one; an empty token is refused */
     read_in[size] = '\0';
     return 0;
 }
