@@ -7,7 +7,7 @@
  *   pingpong    a round trip between two processes: spinning, futex, eventfd, and eventfd with epoll on one side
  *   memcpy      into warm memory, anonymous and memfd, with 1 MB, 100 MB and 1 GB
  *   spawn       posix_spawn of /bin/true and waiting for it, one at a time
- *   spawn_pairs the same with two running at a time, -s in all
+ *   spawn_pairs the same with two running at a time (-s: how many in all)
  *
  * One JSON object per line: name, unit, the median of the repeats, and the repeats. The two processes are pinned to
  * cores only with -p, because the processes of the library are not pinned either.
@@ -540,14 +540,14 @@ static void start(char *const *argv)
         die("posix_spawn");
 }
 
-/* Keeps two processes running: whenever one ends, the next is started. It has an argument, as in the other programs,
- * because /bin/true does more work with one. */
+/* Keeps two processes running: whenever one ends, the next is started. /bin/true gets an argument, because the programs
+ * that this is compared with give it one too, and it does more work with an argument. */
 static double spawn_pairs_once(const void *what)
 {
     char program[64], argument[] = "1";
     snprintf(program, sizeof program, "%s", (const char *)what);
     char *argv[] = { program, argument, NULL };
-    setenv("LC_ALL", "C", 1); /* so that it does not read locale files */
+    setenv("LC_ALL", "C", 1); /* so that /bin/true does not read locale files */
     uint64_t began = now_ns(), started = 0;
     for (uint64_t ended = 0; ended < n_spawns; ended++) {
         for (; started < n_spawns && started < ended + 2; started++)

@@ -4,7 +4,7 @@
  *
  *   rate    tasks a second, for tasks of a few microseconds, without a journal and with one, in turn: journal_plain,
  *           journal_kept, journal_followed (also with an output file), journal_ratio (kept divided by plain). Also the
- *           processor time of the dispatching process for each task. Other load on the machine changes it less
+ *           processor time of the dispatching process for each task, which other load on the machine changes less
  *   resume  makes a journal with many records and measures the seconds until the first new task is done and the peak
  *           resident memory: for a list in the same order, a list with a new line first, and a list in another order
  *
@@ -148,7 +148,7 @@ static double cpu_us(void)
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* Tasks a second; *cpu: microseconds for each. */
+/* Returns the tasks per second. *cpu: the processor time for each task, in microseconds. */
 static double rate(const char *path, const char *out, double *cpu)
 {
     struct gd_journal_options jo = GD_JOURNAL_OPTIONS_INIT;

@@ -11,9 +11,9 @@
  *   observers_500_tasks  the same, but each also reads the tasks that ended
  *   observers_500_floor  the same process, which wakes up as often but reads nothing
  *
- * They are measured in turn, one right after the other. The clock starts when all observers have read once. The last
- * three also have the processor time of a read with its wake-up, in microseconds (..._us), which other load on the
- * machine changes less. They also have the processor time of opening an observer with its first read (..._first_us).
+ * All seven are measured in turn, one right after the other. The clock starts when all observers have read once. For
+ * the last three, two more figures are printed, which other load on the machine changes less: the processor time of a
+ * read with its wake-up (..._us), and of opening an observer with its first read (..._first_us), in microseconds.
  * One JSON object per line: name, unit, the median of the repeats, and the repeats.
  *
  * usage: bench_observers [-r REPEATS] [-q]

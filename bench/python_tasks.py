@@ -8,7 +8,7 @@ item to the last result. Names are <kind>_<variant>:
 
   ints, 1MB, 10MB, 100MB      what kind of task; ints in tasks/s, arrays in GB/s
   ours                        gpu_dispatch.Dispatcher, with on_success
-  seed                        a pool on multiprocessing.Queue with start messages (peers.py)
+  seed                        a pool on multiprocessing.Queue; its workers also report each start of a task (peers.py)
   pool_chunk_1, _chunk_64     multiprocessing.Pool.imap_unordered
   futures                     concurrent.futures.ProcessPoolExecutor.map
   loky                        joblib's executor (joblib.Parallel itself runs one worker without a process)

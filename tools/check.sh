@@ -1,8 +1,8 @@
 #!/bin/bash
 # The checks of CI besides `make test`: format, lint, layers, complete lists, documents, headers with clang, the
 # interface of the library, the tests with ASan and UBSan (gcc: those in C, and those in Python that test C code) and
-# with TSan (clang), the fuzz targets with their corpora. Builds treat warnings as errors. Each step counts as one.
-# Steps that run tests add the number of their tests. The last line is `N passed, N failed`.
+# with TSan (clang), the fuzz targets with their corpora. Builds treat warnings as errors. Each step counts as one
+# test. Steps that run tests add the number of their tests. The last line is `N passed, N failed`.
 # usage: check.sh [STEP...]
 set -u
 cd "$(dirname "$0")/.." || exit 1

@@ -2,7 +2,7 @@
 # Installs the Debian packages that a make target needs, with apt. It installs only missing packages, and prints their
 # names first. If everything is present, it does nothing and needs no network.
 # usage: setup.sh missing|tools|build|test|check|whisper|transcribe|speech [BUILD_DIR]
-#   missing      installs nothing: names what is missing, and fails if nothing can be built without it
+#   missing      installs nothing: names the missing packages, and fails if one of them is needed for every build
 #   tools        a compiler, Meson and Ninja
 #   build        the same, and what the optional parts use: journals, the web page, transcription, the Python package
 #   test         the same, and what tests use, a browser among them (about 125 MB; GD_BROWSER=no leaves it out)
@@ -86,7 +86,7 @@ want_python() {
     esac
 }
 
-# FFmpeg's libraries read more audio formats. They are used if they are installed, but not requested here.
+# FFmpeg's libraries read more audio formats. They are used if they are installed. This script does not install them.
 want_optional() {
     want_library sqlite3 libsqlite3-dev
     want_library libmicrohttpd libmicrohttpd-dev
@@ -109,8 +109,8 @@ want_for_tests() {
         packages="$packages chromium"
 }
 
-# A build directory that was configured without a library finds it when it is configured again. `make setup` always
-# configures again, because the library may have been installed by hand.
+# A build directory that was configured before a library was installed finds the library only when it is configured
+# again. `make setup` always configures again, because the library may have been installed by hand.
 reconfigure() {
     [ -f "$build/build.ninja" ] || return 0
     [ -n "$installed" ] || [ "$what" = build ] || return 0

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes BUILD_DIR/venv, the environment of the Python tests, unless it exists. It has the packages that pyproject.toml
 # lists under `dev`, installed with pip. It does not have our own package, which is used from BUILD_DIR/python. If the
-# environment cannot be made, the script prints the reason and removes it. That is not an error: the tests are then
-# skipped.
+# environment cannot be made, the script prints the reason and removes the incomplete environment. This is not an error:
+# the tests are then skipped.
 # usage: venv.sh BUILD_DIR
 set -u
 build=$1

@@ -5,8 +5,8 @@
 //     example_cuda [-u] [tasks [mebibytes per task [gpu id ...]]]        -u: do not pin the arena
 //
 // The worker pins the payload arena once, in setup. Each payload is then copied to the device directly from the arena,
-// at the speed of the bus, without another copy on the host. The kernel adds up its 32-bit words. The driver checks the
-// sum. Copy and kernel are timed on the device.
+// at the speed of the bus, without another copy on the host. The kernel adds up the 32-bit words of the payload. The
+// driver checks the sum. Copy and kernel are timed on the device.
 #include <cuda_runtime.h>
 #include <gpu_dispatch/gpu_dispatch.h>
 

@@ -186,7 +186,7 @@ def random_tensors(sizes, seed):
 
 
 def special(vocabulary):
-    """Token numbers of transcribe, end of text and the time 0.00. Each language beyond 99 adds 1 to the later ones."""
+    """Token numbers of transcribe, end of text and the time 0.00. Each language beyond 99 adds 1 to the first and the last."""
     more = vocabulary - 51865
     return 50359 + more, 50257, 50364 + more
 
