@@ -40,7 +40,7 @@ def run_multi_gpu(
     at once. No KeyboardInterrupt is raised; only the exit code is different.
 
     :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu".
-    :param model_size: "tiny", "base", "small", "medium", "large-v3" ..., or "demo", a model that knows fifty words and
+    :param model_size: "tiny", "base", "small", "medium", "large-v3" ..., or "demo", a model of fifty English words that
         comes with this package.
     :param language: such as "en"; None: detected in each file.
     :param pattern: a pattern for the names of the files, or several.

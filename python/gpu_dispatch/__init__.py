@@ -1,4 +1,4 @@
-"""Keeps every GPU of a machine busy with a stream of tasks, and never loses one.
+"""Keeps every GPU of a machine busy with a stream of tasks, and never loses a task.
 
     from gpu_dispatch import BaseWorker, Dispatcher
 

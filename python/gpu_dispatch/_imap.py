@@ -1,4 +1,4 @@
-"""Results as an iterator. The run has its own thread. A stream connects it with the code that takes the results."""
+"""Results as an iterator. The run has its own thread. A stream connects it to the thread that takes the results."""
 
 from __future__ import annotations
 

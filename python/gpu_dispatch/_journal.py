@@ -36,7 +36,7 @@ def file_key(path: str | os.PathLike[str]) -> Versioned:
     has changed is processed again."""
     try:
         status = os.stat(path)
-    except OSError:  # the worker will report it
+    except OSError:  # the worker will report the error
         return Versioned(os.fspath(path), "missing")
     return Versioned(os.fspath(path), f"{status.st_size}:{status.st_mtime_ns}")
 

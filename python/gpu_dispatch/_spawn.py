@@ -61,8 +61,8 @@ def _text(path: str | bytes) -> str:
 
 
 def _preparation() -> dict[str, Any]:
-    """The data about this process that multiprocessing sends to a new process. Asking for it would also fix the start
-    method of this program, so that is undone."""
+    """The data about this process that multiprocessing sends to a new process. get_preparation_data() also chooses the
+    start method of this program if none was chosen, so this is undone."""
     method = multiprocessing.get_start_method(allow_none=True)
     try:
         data = spawn.get_preparation_data("gpu_dispatch")

@@ -98,7 +98,7 @@ class Dispatcher:
         :param visible_devices: how CUDA_VISIBLE_DEVICES names the GPUs of a worker: "uuid", or "index" for libraries
             that expect numbers, such as some versions of vLLM.
         :param retries: how often to retry a task that raised an exception. The first retry waits retry_delay seconds,
-            and each further one waits twice as long. With retry_timeouts, tasks that exceeded their time limit are
+            and each further one twice as long as the one before. With retry_timeouts, tasks that exceeded their time limit are
             retried too.
         :param crash_limit: how often a task is started, at most, if it kills its worker each time.
         :param ordered: whether callbacks are called in the order of the generator.
@@ -208,8 +208,8 @@ class Dispatcher:
         :param on_task_start: called with (task_id, worker_id) when a worker starts a task.
         :param on_exit: called last, always.
         :param base_seed: a worker's seed is base_seed + its GPU's number.
-        :param task_timeout: maximum seconds for a task. After that the task is interrupted by an exception. If that does
-            not help, its worker is killed.
+        :param task_timeout: maximum seconds for a task. After this time an exception is raised in the task. If the task still
+            does not end, its worker is killed.
         :param total_tasks: number of items, if it is known; used by get_stats().
         :param journal: path of a file that records how each task ended, so that a killed run can be resumed. It is an
             SQLite database that other programs may read during the run; see gpu-dispatch-journal(5). A task is finished

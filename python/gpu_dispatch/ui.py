@@ -5,7 +5,7 @@
     stats = RichDispatcher(MyWorker, gpu_ids=[0, 1]).run(paths, on_success=save, total_tasks=len(paths))
     print(stats["completed"], stats["gpu_status"][0]["last_duration"])
 
-It has three parts that also work alone: `RunState` counts, `dashboard()` draws a state, and `RichDispatcher` combines the
+There are three parts that also work alone: `RunState` counts, `dashboard()` draws a state, and `RichDispatcher` combines the
 two with a `Dispatcher`. Rich is imported only if there is a display (`pip install gpu_dispatch[ui]`).
 """
 
@@ -401,7 +401,7 @@ class RichDispatcher:
 
         :return: ``total`` (tasks that have ended), ``completed``, ``failed``, ``timeouts``, ``setup_failures``,
             ``skipped``, ``start_time`` and ``end_time`` (as time.time()), ``elapsed``, ``expected_total`` and
-            ``gpu_status``. This has for each GPU ``status``, ``completed``, ``failed``, ``timeouts``, ``restarts``,
+            ``gpu_status``, which has for each GPU ``status``, ``completed``, ``failed``, ``timeouts``, ``restarts``,
             ``last_duration``, ``current_task``, ``last_task``, ``last_error``.
         """
         expected = total_tasks if total_tasks is not None else length_hint(generator, -1)

@@ -119,7 +119,7 @@ static const struct kind *classify(PyObject *exception)
     return kind;
 }
 
-/* lead: a line to put before it, or NULL. */
+/* Sets the failure's text to a description of the exception. lead: a line to put before the description, or NULL. */
 static void describe(struct failure *f, PyObject *exception, const char *lead)
 {
     f->text = PyObject_CallMethod(self.host, "describe", "Oz", exception, lead);

@@ -288,7 +288,7 @@ void call_readable(void *user)
     ssize_t n;
     while ((n = read(r->wakeup_read, numbers, sizeof numbers)) > 0)
         if (r->wakeup_next >= 0 && write(r->wakeup_next, numbers, (size_t)n) < 0 && errno == EPIPE)
-            r->wakeup_next = -1; /* (if the pipe is full, its reader is awake already) */
+            r->wakeup_next = -1; /* nothing reads it; other errors do not matter: if it is full, its reader is awake */
     call_take_lock(r);
     if (PyErr_CheckSignals() == 0)
         return;

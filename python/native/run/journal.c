@@ -2,7 +2,7 @@
  *
  * The feeder's thread looks up each item by its key before anything else, so finished items are never pickled. A record
  * also has the input as text. For a scalar this text is made from the payload when the record is made. For any other
- * item the text is made from the object while the object exists, and is stored by task number until then.
+ * item the text is made from the object while the object exists, and is stored by task number until the record is made.
  *
  * A task is finished when its callback has returned. If the callback raised, or was not called because an earlier one
  * had raised, the task gets no record.

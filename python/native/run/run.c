@@ -1,6 +1,6 @@
 /* The type Run: the dispatching side, as _native.pyi and gpu_dispatch.Dispatcher use it.
  *
- * A Run opens its gd_dispatcher when it is created, so errors in the options are reported there. The dispatcher is
+ * A Run opens its gd_dispatcher when it is created, so errors in the options are reported then. The dispatcher is
  * closed when the Run is freed, so shutdown() and stats() are safe from any thread at any time. A Run runs once.
  *
  * run() raises the first of these that applies: the exception of a callback or a signal handler; no worker is left; the

@@ -5,8 +5,8 @@
  *     dict 'D', set 'S'      the same, sorted by the bytes of the elements; an element of a dict is a key followed by
  *                            its value
  *
- * A pickle is not good enough. If an object occurs twice in a value, its pickle is not the same as that of two equal
- * objects. And the order of a set changes with each start of the interpreter. For items that are not made of plain
+ * A pickle is not good enough. Equal values can have different pickles: one value contains an object twice, and the
+ * other contains two equal objects. And the order of a set changes with each start of the interpreter. For items that are not made of plain
  * values there is nothing better, so their payload is the key.
  */
 #include <string.h>

@@ -185,8 +185,8 @@ static bool may_be_cloudpickled(void)
            PyErr_ExceptionMatches(PyExc_TypeError);
 }
 
-/* The second exception shows the cause, since the first one may only be about a lambda. The first one is its context.
- */
+/* Makes pickle's exception the context of cloudpickle's, which is raised. cloudpickle's exception shows the real cause,
+ * because pickle may only have failed at a lambda. */
 static void chain(PyObject *first)
 {
     PyObject *type, *error, *traceback;
