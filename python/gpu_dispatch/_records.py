@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _native
-from .dispatcher import Dispatcher
+from .dispatcher import Dispatcher, is_free
 from .worker import BaseWorker
 
 __all__ = ["distribute_to_gpus", "run_multi_gpu"]
@@ -153,7 +153,8 @@ class _Job:
     def __init__(self, records: list[Any], batch_size: int, gpu_ids: Sequence[int] | str) -> None:
         self.records = records
         self.gpu_ids = gpu_ids
-        n_gpus = max(1, len(_native.devices(gpu_ids) if isinstance(gpu_ids, str) else gpu_ids))
+        spec = "auto" if is_free(gpu_ids) else gpu_ids  # as many as there can be: then batches are small enough
+        n_gpus = max(1, len(_native.devices(spec) if isinstance(spec, str) else spec))
         each = min(batch_size, -(-len(records) // n_gpus))
         self.batches = [range(at, min(at + each, len(records))) for at in range(0, len(records), each)]
         self.results: list[Any] = [_failed(record, "it was not processed") for record in records]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import operator
 import os
 import threading
@@ -16,6 +17,8 @@ from gpu_dispatch._spawn import worker_command
 from gpu_dispatch.worker import BaseWorker
 
 __all__ = ["Dispatcher"]
+
+_log = logging.getLogger("gpu_dispatch")
 
 _INHERIT, _DISCARD = 0, 1  # enum gd_worker_output
 _VISIBLE = {"uuid": 0, "index": 1}  # enum gd_visible_devices
@@ -78,17 +81,20 @@ class Dispatcher:
         stop_grace: float = 10.0,
         cleanup_grace: float = 10.0,
         any_cpu: bool = False,
+        ignore_gpu_locks: bool = False,
         env: Mapping[str, str] | None = None,
         job: str | bool | None = True,
         on_cleanup_fail: Callable[[int, str], object] | None = None,
         on_worker_exit: Callable[[int, int, str, bool], object] | None = None,
         on_device_out: Callable[[int, str], object] | None = None,
         on_device_idle: Callable[[int, str], object] | None = None,
+        on_device_note: Callable[[str], object] | None = None,
     ) -> None:
         """
         :param worker_cls: the class of the workers, a subclass of BaseWorker.
-        :param gpu_ids: GPU numbers, or a string: "auto" (all free GPUs), "0,2", "0+1,2+3" (groups, one per worker),
-            "GPU-8d2f" (a UUID or the start of one), "sim:4" (simulated GPUs), "cpu:8" (no GPU).
+        :param gpu_ids: GPU numbers, or a string: "auto" (all GPUs), "0,2", "0+1,2+3" (groups, one per worker),
+            "GPU-8d2f" (a UUID or the start of one), "free:2" (wait for two GPUs that nobody uses, and lock them until the
+            run ends; "free": all that nobody uses), "sim:4" (simulated GPUs), "cpu:8" (no GPU).
         :param queue_size: maximum number of items that are taken from the generator and not yet finished.
         :param suppress_worker_output: whether to discard the output of workers.
         :param workers_per_gpu: worker processes on each GPU; 0: as many as fit into its free memory at model_bytes each.
@@ -114,6 +120,7 @@ class Dispatcher:
         :param stop_grace: seconds that running tasks get to finish after shutdown().
         :param cleanup_grace: seconds that a worker gets to clean up and exit.
         :param any_cpu: whether workers may run on any CPU, not only on the CPUs near their GPU.
+        :param ignore_gpu_locks: whether to use GPUs that another run has taken with "free", and to lock none.
         :param env: additional environment variables for the workers.
         :param job: publish runs under this name, for `gpu-dispatch top` and other observers of the same user. True: use
             the script and the class, "script.py: Worker". None or False: publish nothing.
@@ -123,6 +130,8 @@ class Dispatcher:
         :param on_device_out: called with (gpu_id, why) when a GPU is taken out of use.
         :param on_device_idle: called with (gpu_id, why) for a GPU that was given and works, but is not used: it is left
             over when groups are formed, no worker fits on it, or another GPU of its group is out of use.
+        :param on_device_note: called with a message before the run: which GPUs it waits for ("free"), whenever that
+            changes, and which GPUs are left out. None: the messages are logged as warnings of "gpu_dispatch".
         """
         _check_class(worker_cls)
         self.worker_cls = worker_cls
@@ -152,6 +161,8 @@ class Dispatcher:
             "stop_grace_ms": _in_ms("stop_grace", stop_grace),
             "cleanup_grace_ms": _in_ms("cleanup_grace", cleanup_grace),
             "any_cpu": bool(any_cpu),
+            "ignore_gpu_locks": bool(ignore_gpu_locks),
+            "on_device_note": _check_call("on_device_note", on_device_note) or _log_note,
             "env": [f"{name}={value}" for name, value in (env or {}).items()],
         }
         name = job_name(worker_cls, job)
@@ -169,6 +180,7 @@ class Dispatcher:
         }
         self._lock = threading.Lock()
         self._active: list[_native.Run] = []
+        self._waits: list[int] = []  # a pipe for each run that waits for GPUs: writing to it ends the wait
         self._latest: _native.Run | None = None
 
     def run(
@@ -303,6 +315,7 @@ class Dispatcher:
         """
         with self._lock:
             active = list(self._active)
+            self._end_waits()
         for run in active:
             run.shutdown()
 
@@ -310,6 +323,7 @@ class Dispatcher:
         """Like shutdown(), but kills the workers at once instead of letting tasks finish."""
         with self._lock:
             active = list(self._active)
+            self._end_waits()
         for run in active:
             run.abort()
 
@@ -366,11 +380,30 @@ class Dispatcher:
 
     def _open(self, options: dict[str, Any], setup_kwargs: dict[str, Any]) -> _native.Run:
         argv, setup_args = worker_command(self.worker_cls, setup_kwargs)
-        run = _native.Run({**options, "worker_argv": argv, "setup_args": setup_args})
+        options = {**options, "worker_argv": argv, "setup_args": setup_args}
+        run = self._wait(options) if is_free(self.gpu_ids) else _native.Run(options)
         with self._lock:
             self._active.append(run)
             self._latest = run
         return run
+
+    def _wait(self, options: dict[str, Any]) -> _native.Run:
+        """Opens a run that may have to wait for free GPUs. shutdown() and abort() end the wait: RuntimeError."""
+        stop, stopper = os.pipe()
+        with self._lock:
+            self._waits.append(stopper)
+        try:
+            return _native.Run({**options, "wait_stop_fd": stop})
+        finally:
+            with self._lock:
+                self._waits.remove(stopper)
+                os.close(stopper)
+            os.close(stop)
+
+    def _end_waits(self) -> None:
+        """Needs the lock."""
+        for stopper in self._waits:
+            os.write(stopper, b"x")
 
     def _run(self, run: _native.Run, items: Iterable[Any], callbacks: dict[str, Any]) -> None:
         try:
@@ -386,6 +419,15 @@ def _check_class(worker_cls: Any) -> None:
     if inspect.isabstract(worker_cls):
         missing = ", ".join(f"{name}()" for name in sorted(worker_cls.__abstractmethods__))
         raise TypeError(f"the worker class {worker_cls.__qualname__} lacks {missing}")
+
+
+def _log_note(message: str) -> None:
+    _log.warning("%s", message)
+
+
+def is_free(gpus: Any) -> bool:
+    """Whether gpus is "free" or "free:2": then the GPUs of a run are not known before it begins."""
+    return isinstance(gpus, str) and gpus.strip().lower().split(":")[0] == "free"
 
 
 def _check_gpus(gpu_ids: Any) -> list[int] | str:

@@ -32,7 +32,7 @@ from typing import Any
 from . import _native, _transcribe
 from ._journal import file_key
 from ._records import distribute_to_gpus, run_multi_gpu
-from .dispatcher import Dispatcher
+from .dispatcher import Dispatcher, is_free
 from .ui import plain
 from .worker import BaseWorker
 
@@ -53,6 +53,10 @@ log = logging.getLogger(__name__)
 NO_WORKER = (
     "no worker class: pass a subclass of gpu_dispatch.BaseWorker whose process(path) processes one file, as in "
     "ProcessSpawner(worker_cls=MyWorker). Only LauncherOrchestrator().run() works without one: it transcribes audio"
+)
+NOT_FREE = (
+    'gpus="free" is not possible with a worker class here, because the GPUs must be known before the run begins: use '
+    'gpu_dispatch.Dispatcher(MyWorker, gpu_ids="free"), or name the GPUs'
 )
 
 
@@ -313,6 +317,8 @@ class ProcessSpawner:
         worker_cls = worker_cls or self._worker_cls
         if worker_cls is None:
             raise TypeError(NO_WORKER)
+        if is_free(gpu_ids):
+            raise ValueError(NOT_FREE)
         if self.is_running:
             raise RuntimeError(
                 "the workers of this ProcessSpawner are still running: call wait_for_completion() first, or use another "
@@ -555,7 +561,8 @@ class LauncherOrchestrator:
         With a journal (see `Dispatcher.run()`) a file is identified by its path, size and modification time, so a file
         that has changed is processed again.
 
-        :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu".
+        :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu". Without a worker class also
+            "free:2": wait for two GPUs that nobody uses.
         :param gpus_per_worker: how many GPUs each worker sees; see `Dispatcher`. Only for worker classes.
         :param progress_callback: only for worker classes; the transcription command shows its own progress.
         :param setup_kwargs: additional keywords for the ``setup()`` of the worker class. Without a worker class, options
@@ -661,6 +668,8 @@ class LauncherOrchestrator:
     def _problem(
         self, input_dir: str | os.PathLike[str], gpus: Sequence[int] | str, model_size: str | None = None
     ) -> str | None:
+        if is_free(gpus) and not self._transcribes():
+            return NOT_FREE
         try:
             if isinstance(gpus, str):
                 self._ids(gpus)

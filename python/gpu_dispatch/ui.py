@@ -21,7 +21,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from .dispatcher import Dispatcher
+from .dispatcher import Dispatcher, is_free
 from .worker import BaseWorker
 
 if TYPE_CHECKING:
@@ -302,7 +302,8 @@ def _as_error(on_error: Callable[[int, str, int], object] | None) -> Callable[[i
 def _device_ids(gpu_ids: Iterable[int] | str) -> list[int]:
     """The device numbers for a specification; a list is returned unchanged."""
     if isinstance(gpu_ids, str):
-        return [device["id"] for device in _native.devices(gpu_ids)]
+        # Which GPUs will be free is not known yet: then the display has all that can be.
+        return [device["id"] for device in _native.devices("auto" if is_free(gpu_ids) else gpu_ids)]
     return list(gpu_ids)
 
 

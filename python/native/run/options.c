@@ -9,7 +9,7 @@
 
 #include "python/native/run/run.h"
 
-enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL };
+enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL, CALLABLE };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes are read as UINT64");
 
@@ -31,6 +31,9 @@ static const struct option table[] = {
     OPTION(gpus_per_worker, UNSIGNED),
     OPTION(visible_devices, INT),
     OPTION(any_cpu, BOOL),
+    OPTION(ignore_gpu_locks, BOOL),
+    OPTION(wait_stop_fd, INT),
+    OPTION(on_device_note, CALLABLE),
     OPTION(worker_argv, STRINGS),
     OPTION(env, STRINGS),
     OPTION(setup_args, BYTES),
@@ -238,6 +241,9 @@ static int read_option(struct reading *reading, const struct option *option, PyO
         return read_bytes(reading, value);
     case SECONDS:
         return read_seconds(reading, value, field);
+    case CALLABLE:
+        reading->run->note = value; /* called only while the dispatcher is opened */
+        return 0;
     case JOURNAL:
         reading->journal = value; /* opened when everything else has been checked */
         return 0;
@@ -254,15 +260,36 @@ static const struct option *find(PyObject *key)
     return NULL;
 }
 
-/* Finding devices can take a while. */
+/* Notes about devices, while the dispatcher is opened. An exception, for example that of Ctrl-C, ends the wait for
+ * devices. */
+static int device_note(void *user, const char *message)
+{
+    struct run *r = user;
+    PyEval_RestoreThread(r->state);
+    int rc = PyErr_CheckSignals();
+    if (rc == 0 && message && r->note) {
+        PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+        PyObject *done = text ? PyObject_CallOneArg(r->note, text) : NULL;
+        rc = done ? 0 : -1;
+        Py_XDECREF(done);
+        Py_XDECREF(text);
+    }
+    r->state = PyEval_SaveThread();
+    return rc < 0;
+}
+
+/* Finding devices can take a while, and waiting for free ones any time. */
 static int open_dispatcher(struct run *r, const struct gd_options *o)
 {
-    int rc;
-    Py_BEGIN_ALLOW_THREADS;
-    rc = gd_dispatcher_open(&r->d, o);
-    Py_END_ALLOW_THREADS;
-    if (rc < 0)
+    r->state = PyEval_SaveThread();
+    const int rc = gd_dispatcher_open(&r->d, o);
+    PyEval_RestoreThread(r->state);
+    r->state = NULL;
+    r->note = NULL;
+    if (rc < 0 && !PyErr_Occurred())
         native_error(rc);
+    if (rc == 0 && PyErr_Occurred()) /* of a note that was not about a wait */
+        return -1;
     return rc < 0 ? -1 : 0;
 }
 
@@ -310,6 +337,7 @@ int options_open(struct run *r, PyObject *options)
     o.user = r;
     o.source = source_next;
     call_options(&o);
+    o.on_device_note = device_note;
     if (rc == 0 && reading.journal)
         rc = journal_open(r, reading.journal);
     o.journal = r->journal;

@@ -33,6 +33,7 @@ struct run {
     struct gd_dispatcher *d; /* lives as long as the Run */
     int *worker_ids;         /* the worker_id that Python gets for each worker; NULL: the worker's index */
     PyObject *timeout;       /* time limit of a task in seconds, as the user gave it */
+    PyObject *note;          /* on_device_note; borrowed, and only set while the dispatcher is opened */
     bool used;
 
     /* The run's thread. */
