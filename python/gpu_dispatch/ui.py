@@ -300,10 +300,10 @@ def _as_error(on_error: Callable[[int, str, int], object] | None) -> Callable[[i
 
 
 def _device_ids(gpu_ids: Iterable[int] | str) -> list[int]:
-    """The device numbers for a specification; a list is returned unchanged."""
+    """The device numbers for a specification, of a group the first one; a list is returned unchanged."""
     if isinstance(gpu_ids, str):
         # Which GPUs will be free is not known yet: then the display has all that can be.
-        return [device["id"] for device in _native.devices("auto" if is_free(gpu_ids) else gpu_ids)]
+        return [group[0] for group in _native.device_groups("auto" if is_free(gpu_ids) else gpu_ids)]
     return list(gpu_ids)
 
 
@@ -340,7 +340,8 @@ class RichDispatcher:
         self._is_live = self._console is not None and self._console.is_terminal and not self._console.is_dumb_terminal
         quiet = self._is_live if suppress_worker_output is None else suppress_worker_output
         self._dispatcher = Dispatcher(worker_cls, gpu_ids, queue_size, quiet, **options)
-        self._gpu_ids = _device_ids(gpu_ids)
+        # Groups that will be formed are not known yet: their rows are added when the workers are.
+        self._gpu_ids = [] if options.get("gpus_per_worker") else _device_ids(gpu_ids)
         self._workers_per_gpu = int(options.get("workers_per_gpu", 1))
         self._lock = threading.Lock()
         self._gpu_of: dict[int, int] = {}

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "gpu/backends/sim.h"
+#include "gpu/groups/groups.h"
 #include "gpu/numa.h"
 #include "gpu/spec.h"
 #include "gpu/visible_list.h"
@@ -20,9 +21,31 @@
             abort(); \
     } while (0)
 
-enum { MOST = 8192 };
+enum { MOST = 8192, MOST_DEVICES = 2048 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Each device is in one group, or is left over. */
+static void try_groups(const struct gd_devices *list, const int *ids, size_t n, unsigned k)
+{
+    static struct gd__group groups[MOST_DEVICES];
+    static struct gd__chosen chosen[MOST_DEVICES];
+    int group_of[MOST_DEVICES];
+    size_t in_groups = 0, left = 0;
+    for (size_t i = 0; i < n; i++)
+        chosen[i] = (struct gd__chosen){ .id = ids[i], .at = (int)i };
+    const int n_groups = gd__groups_form(groups, group_of, list, chosen, n, k);
+    for (int g = 0; g < n_groups; g++) {
+        in_groups += groups[g].n;
+        MUST(groups[g].n > 0 && (k == 0 || groups[g].n == k));
+        for (size_t i = 0; i < groups[g].n; i++)
+            MUST(groups[g].members[i] < n && group_of[groups[g].members[i]] == g);
+    }
+    for (size_t i = 0; n_groups >= 0 && i < n; i++)
+        left += group_of[i] < 0;
+    MUST(n_groups < 0 || in_groups + left == n);
+    MUST(k > 0 || n_groups >= 0);
+}
 
 static void try_spec(const char *text)
 {
@@ -30,15 +53,19 @@ static void try_spec(const char *text)
     setenv(GD__ENV_SIM, "4,mig=0/2/on/0", 1);
     const int rc = gd_devices_open(&list, text);
     MUST((rc == 0) == (list != NULL));
-    int ids[2048];
+    int ids[MOST_DEVICES];
     const size_t n = gd_devices_count(list);
-    MUST(n <= 2048);
+    MUST(n <= MOST_DEVICES);
     for (size_t i = 0; i < n; i++) {
         struct gd_device d = { .size = sizeof d };
         MUST(gd_devices_get(list, i, &d) == 0);
         ids[i] = d.id;
+        const int first = gd_devices_group(list, i);
+        MUST(first >= 0 && (size_t)first <= i && gd_devices_group(list, (size_t)first) == first);
     }
     MUST(gd_devices_validate(list, ids, n) == 0); /* fails if a number is there twice */
+    for (unsigned k = 0; list && k <= 3; k++)
+        try_groups(list, ids, n, k);
     gd_devices_close(&list);
     unsetenv(GD__ENV_SIM);
 }

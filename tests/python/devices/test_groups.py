@@ -8,6 +8,7 @@ import pytest
 
 from gpu_dispatch import BaseWorker, Dispatcher
 from gpu_dispatch.multigpu import GPUDetector, LauncherOrchestrator
+from gpu_dispatch.ui import RichDispatcher
 
 
 class Shows(BaseWorker):
@@ -99,6 +100,12 @@ def test_the_launcher(tmp_path, capfd, gpus, options):
     lines = [line.split() for line in capfd.readouterr().out.splitlines()]
     rows = {words[0] for words in lines if len(words) > 3 and words[0].isdigit() and words[1].isdigit()}
     assert rows and rows <= {"0", "1"}  # a row for each group, and none for its other GPUs
+
+
+@pytest.mark.parametrize(("gpus", "options"), [("auto", {"gpus_per_worker": 2}), ("0+2,1+3", {})])
+def test_statistics_have_a_row_for_each_group(gpus, options):
+    stats = RichDispatcher(Shows, gpus, show_ui=False, **options).run(range(30), lambda task, result, worker: None)
+    assert set(stats["gpu_status"]) == {0, 1}
 
 
 def test_a_transcription_takes_no_groups(tmp_path):

@@ -230,6 +230,10 @@ TEST(the_fullest_device_of_a_group_counts)
     with_room(&w, 3);
     check_seen(&w, 1, (const char *[]){ "0,1" }, NULL);
     world_close(&w);
+    open_on(&w, "2,memory=16G,free=4G/8G", "0+1", 0);
+    with_room(&w, 3);
+    check_seen(&w, 1, (const char *[]){ "0,1" }, NULL);
+    world_close(&w);
 }
 
 TEST(a_written_group_without_room_is_left_out)
