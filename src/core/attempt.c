@@ -14,7 +14,8 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
     const uint64_t old_length = gd__window_length(w);
     const bool cancelled = s->stopping;
     /* If a batch was asked to stop and one task of it is left, that task may not be the one that took too long. */
-    const bool guilty = blamed == 1 && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
+    const bool on_request = w->kill_reason == GD__KILL_CANCELLED; /* the other tasks of the batch are innocent */
+    const bool guilty = blamed == 1 && !on_request && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
     w->head = tail;
     gd__window_changed(s, i, old_length);
     for (uint64_t p = tail; p > head; p--) {
@@ -22,7 +23,9 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
         struct gd__task *t = &s->tasks[slot];
         const bool started = p - 1 - head < blamed;
         t->attempt += started;
-        if (started && guilty) {
+        if (t->cancel_asked) {
+            gd__task_cancel(s, slot);
+        } else if (started && guilty) {
             if (o->failure == GD_FAILURE_TIMEOUT)
                 gd__task_timed_out(s, now, slot, o);
             else
@@ -33,7 +36,7 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
             s->counts.retried += started;
             if (started)
                 gd__task_began(t, o);
-            t->solo |= started;
+            t->solo |= started && !on_request;
             gd__place_again(s, now, slot);
         }
     }
@@ -43,7 +46,7 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
 {
     const uint64_t length = gd__window_length(w);
     uint64_t below = gd__max64(d->started, d->loading);
-    if (w->kill_reason == GD__KILL_TIMEOUT && below > w->head)
+    if ((w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED) && below > w->head)
         below = w->cancel_below; /* only the first task or its batch was too slow; later tasks are innocent */
     const bool innocent = w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_DEVICE_ERROR ||
                           w->kill_reason == GD__KILL_ENDING;
@@ -84,12 +87,13 @@ void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o)
 }
 
 /* A task that fails after it was asked to stop has timed out. If it was part of a batch, it is unknown which task took
- * too long, so each task of the batch is run again alone. */
+ * too long, so each task of the batch is run again alone. If the batch was asked to stop because one of its tasks was
+ * cancelled, the others are run again as they are. */
 static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, struct gd__outcome o)
 {
     struct gd__task *t = &s->tasks[slot];
     if (s->workers[i].cancel_batch && !s->stopping) {
-        t->solo = true;
+        t->solo |= !s->workers[i].cancel_asked;
         s->counts.retried++;
         gd__place_again(s, now, slot);
         return;
@@ -142,8 +146,10 @@ static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
     } else if (s->has_limits && w->state == GD_WORKER_IDLE) {
         gd__arm_head_limit(s, now, i);
     }
+    if (s->has_cancels)
+        gd__cancel_unwanted_head(s, now, i);
     const bool ready = w->state == GD_WORKER_IDLE || w->state == GD__WORKER_SHORT;
-    if (s->stopping && ready && gd__window_length(w) == 0)
+    if ((s->stopping || w->leaving) && ready && gd__window_length(w) == 0)
         gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
     if (s->outstanding == 0)
         gd__check_done(s, now);
@@ -175,6 +181,8 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
     gd__window_changed(s, i, length);
     if (failure == GD_FAILURE_NONE)
         end_well(s, i, slot, o);
+    else if (t->cancel_asked)
+        gd__task_cancelled(s, slot, o);
     else if (o->shortage && !cancelled && !s->stopping)
         end_short(s, now, i, slot, o);
     else if (cancelled && failure != GD_FAILURE_DEVICE_LOST)

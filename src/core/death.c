@@ -46,6 +46,11 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
 {
     struct gd__sched_worker *w = &s->workers[i];
     bool setup_over = false;
+    if (w->leaving && !w->given_up) {
+        s->fx->worker_died(s->ctx, i, message, true);
+        gd__worker_left(s, now, i);
+        return;
+    }
     if (in_setup) {
         setup_over = ++w->setup_tries >= s->config.setup_attempts;
     } else if (w->productive) {
@@ -125,6 +130,8 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     if (is_lost) {
         s->fx->worker_died(s->ctx, i, d->message, true);
         gd__worker_set_state(s, now, i, GD_WORKER_LOST);
+    } else if (expected && w->leaving && !w->given_up && !s->stopping && !s->workers_stopped) {
+        gd__worker_left(s, now, i);
     } else if (expected || s->stopping || s->workers_stopped) {
         gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
     } else if (d->shortage && !w->given_up &&
@@ -152,7 +159,9 @@ void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned i)
     const struct gd__death d = {
         /* The timed-out task may have been loading, not started. It is charged too. Otherwise it would make one worker
          * after the other hang. */
-        .started = w->kill_reason == GD__KILL_TIMEOUT ? gd__max64(p.started, w->cancel_below) : p.started,
+        .started = w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED
+                       ? gd__max64(p.started, w->cancel_below)
+                       : p.started,
         .start_ns = p.start_ns,
         .message = "was killed, but the process does not end (is it stuck in the kernel?); the run goes on without it",
     };
@@ -163,6 +172,7 @@ const char *gd__sched_kill_message(const struct gd__sched *s, unsigned w)
 {
     static const char *const messages[] = {
         [GD__KILL_TIMEOUT] = "was killed because its task did not stop at the time limit",
+        [GD__KILL_CANCELLED] = "was killed because its task did not stop when it was cancelled",
         [GD__KILL_SETUP_TIMEOUT] = "was killed because its setup took longer than the limit",
         [GD__KILL_BROKEN] = "was killed because it broke the protocol",
         [GD__KILL_DEVICE_LOST] = "was killed because its device was lost",
@@ -170,5 +180,8 @@ const char *gd__sched_kill_message(const struct gd__sched *s, unsigned w)
             "was killed because its GPU's driver reported an error after which programs must be restarted",
         [GD__KILL_ENDING] = "was killed because the run ended",
     };
-    return messages[s->workers[w].kill_reason];
+    const struct gd__sched_worker *worker = &s->workers[w];
+    if (worker->kill_reason == GD__KILL_ENDING && worker->leaving && !s->stopping && !s->workers_stopped)
+        return "was killed because it did not stop in time after it was removed";
+    return messages[worker->kill_reason];
 }

@@ -11,13 +11,16 @@ static void take_device_out(struct gd__sched *s, uint64_t now, unsigned device, 
         s->workers[device].device_out = true;
         s->fx->device_out(s->ctx, device, message);
     }
-    unsigned end = device; /* mark all before killing any: the end of one worker lets another start */
-    for (; end < s->config.n_workers && s->workers[end].device == device; end++) {
-        s->workers[end].given_up = true;
-        s->workers[end].wants_start = false;
+    for (unsigned k = device; k < s->config.n_workers; k++) {
+        if (s->workers[k].device != device)
+            continue;
+        s->workers[k].given_up = true; /* mark all before killing any: the end of one worker lets another start */
+        s->workers[k].wants_start = false;
     }
-    for (unsigned k = device; k < end; k++) {
+    for (unsigned k = device; k < s->config.n_workers; k++) {
         struct gd__sched_worker *w = &s->workers[k];
+        if (w->device != device)
+            continue;
         if (gd__has_no_process(w->state)) {
             gd__heap_disarm(&s->heap, &w->timer);
             gd__worker_set_state(s, now, k, GD_WORKER_FAILED);
@@ -47,7 +50,7 @@ void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, cons
 void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w)
 {
     const unsigned device = s->workers[w].device;
-    for (unsigned k = device; k < s->config.n_workers && s->workers[k].device == device; k++)
-        if (gd__takes_tasks(s->workers[k].state))
+    for (unsigned k = device; k < s->config.n_workers; k++)
+        if (s->workers[k].device == device && gd__takes_tasks(s->workers[k].state))
             gd__worker_kill(s, now, k, GD__KILL_DEVICE_ERROR);
 }

@@ -69,7 +69,7 @@ void gd__pool_abort(struct gd__sched *s, uint64_t now)
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
         w->wants_start = false;
-        if (gd__is_terminal(w->state))
+        if (gd__is_gone(w->state))
             continue;
         if (gd__has_no_process(w->state)) {
             gd__heap_disarm(&s->heap, &w->timer);

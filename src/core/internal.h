@@ -11,6 +11,7 @@
  *   device.c     all workers of a device
  *   shortage.c   no process can be started
  *   ending.c     the end of the run
+ *   control.c    requests from outside: pause, cancel, add and remove workers
  */
 #ifndef GD_CORE_INTERNAL_H
 #define GD_CORE_INTERNAL_H
@@ -25,6 +26,7 @@
 enum gd__kill_reason {
     GD__KILL_NONE,
     GD__KILL_TIMEOUT,
+    GD__KILL_CANCELLED, /* its task was cancelled by a request and did not stop */
     GD__KILL_SETUP_TIMEOUT,
     GD__KILL_BROKEN,
     GD__KILL_DEVICE_LOST,
@@ -58,6 +60,11 @@ static inline bool gd__is_terminal(unsigned state)
 {
     return state == GD_WORKER_FINISHED || state == GD_WORKER_FAILED || state == GD_WORKER_LOST;
 }
+/* Such a worker has no process and gets none, unless it is SPARE and is added. */
+static inline bool gd__is_gone(unsigned state)
+{
+    return gd__is_terminal(state) || state == GD__WORKER_SPARE;
+}
 /* Such a worker has no process now, but may get one. */
 static inline bool gd__has_no_process(unsigned state)
 {
@@ -80,6 +87,8 @@ static inline void gd__bit_clear(uint64_t *set, unsigned i)
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
 void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* records the start of the first attempt */
 void gd__task_cancel(struct gd__sched *s, uint32_t slot);             /* ends it as cancelled, or as NO_WORKER */
+/* An attempt ended without success, and the task's cancel was asked for. */
+void gd__task_cancelled(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
@@ -91,12 +100,17 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 void gd__pool_start(struct gd__sched *s, uint64_t now);
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
+/* Call this after tasks were taken back. A worker may have begun only the first tasks of the batch that is last now,
+ * because it had looked at a smaller one that was taken back from the same position before. */
+void gd__window_cut(struct gd__sched *s, unsigned w);
 /* Takes back the tasks that w has not begun. They are at the positions from w's new tail up to the returned one. */
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);
 void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);
 void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
 void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned w); /* now, or later if setup_jobs are in setup */
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
+/* Asks the first task of w, or its batch, to stop. w is killed if that has not ended at kill_at. */
+void gd__worker_cancel_head(struct gd__sched *s, uint64_t now, unsigned w, uint64_t kill_at);
 void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
 void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *message);
 
@@ -123,6 +137,13 @@ void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops each, at on
 void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kills every worker */
 void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kills the workers that still have a task */
 
+/* control.c */
+/* Takes back the tasks from position keep on that w has not begun. They wait again. */
+void gd__window_give_back(struct gd__sched *s, uint64_t now, unsigned w, uint64_t keep);
+/* Another task has become the first of w's window: asks it to stop, if it was cancelled. */
+void gd__cancel_unwanted_head(struct gd__sched *s, uint64_t now, unsigned w);
+void gd__worker_left(struct gd__sched *s, uint64_t now, unsigned w); /* w was removed, and its process is gone */
+
 /* shortage.c */
 /* No process could be started, either by w for a task or for w itself. Returns true if nothing has run for
  * shortage_wait_ns, so that waiting longer is useless. */
@@ -143,6 +164,7 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struc
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
 void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* a returned task: goes to the front */
 void gd__place_back(struct gd__sched *s, uint32_t slot);                /* a task that was taken back from a worker */
+void gd__place_remove(struct gd__sched *s, uint32_t slot);              /* a waiting task: it waits no more */
 void gd__place_release(struct gd__sched *s, unsigned w); /* w is gone: any worker may get the tasks placed on it */
 void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or its batch limit has changed */
 void gd__update_hunger(struct gd__sched *s, unsigned w);

@@ -49,7 +49,7 @@ void gd__update_hunger(struct gd__sched *s, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
     const uint64_t length = gd__window_length(w);
-    const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck;
+    const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck && !w->leaving;
     gd__bit_clear(s->idle, i);
     gd__bit_clear(s->hungry, i);
     if (ready && length == 0)
@@ -62,20 +62,21 @@ void gd__update_hunger(struct gd__sched *s, unsigned i)
 
 static bool is_out(const struct gd__sched_worker *w)
 {
-    return w->state == GD_WORKER_FINISHED || w->state == GD_WORKER_FAILED || w->state == GD_WORKER_LOST;
+    return gd__is_gone(w->state) || w->leaving;
 }
 
 static int choose_home(struct gd__sched *s, const struct gd__task *t)
 {
     const struct gd__sched_config *c = &s->config;
+    const unsigned n_workers = c->n_workers - c->n_spare;
     int home = -1;
     if (c->placement == GD_PLACE_CHUNKS) {
-        const uint64_t chunk = (c->total_tasks + c->n_workers - 1) / c->n_workers;
-        home = chunk == 0 ? -1 : (int)gd__min64(t->id / chunk, c->n_workers - 1);
+        const uint64_t chunk = (c->total_tasks + n_workers - 1) / n_workers;
+        home = chunk == 0 ? -1 : (int)gd__min64(t->id / chunk, n_workers - 1);
     } else if (c->placement == GD_PLACE_CUSTOM) {
-        home = c->place(c->place_user, t->id, t->weight, c->n_workers);
+        home = c->place(c->place_user, t->id, t->weight, n_workers);
     }
-    const bool usable = home >= 0 && home < (int)c->n_workers && !is_out(&s->workers[home]);
+    const bool usable = home >= 0 && home < (int)n_workers && !is_out(&s->workers[home]);
     return usable ? home : -1;
 }
 
@@ -110,6 +111,15 @@ static uint32_t by_size_pop(struct gd__sched *s)
     return top;
 }
 
+static void by_size_remove(struct gd__sched *s, uint32_t slot)
+{
+    const uint64_t n = s->by_size_count;
+    s->by_size_count = 0;
+    for (uint64_t i = 0; i < n; i++) /* entry i is read before it can be overwritten */
+        if (s->by_size[i] != slot)
+            by_size_push(s, s->by_size[i]);
+}
+
 static void place_on(struct gd__sched *s, uint32_t slot, int home, bool is_new)
 {
     s->tasks[slot].home = home;
@@ -139,7 +149,7 @@ void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
     (void)now;
     struct gd__task *t = &s->tasks[slot];
     t->state = GD__TASK_WAITING;
-    if (s->stopping)
+    if (s->stopping || t->cancel_asked)
         gd__task_cancel(s, slot);
     else if (t->solo)
         gd__list_push_front(s, &s->solo, slot);
@@ -152,6 +162,21 @@ void gd__place_back(struct gd__sched *s, uint32_t slot)
     struct gd__task *t = &s->tasks[slot];
     t->state = GD__TASK_WAITING;
     place_on(s, slot, t->home >= 0 && !is_out(&s->workers[t->home]) ? t->home : -1, false);
+}
+
+/* A task that waits to be dealt by size is in that heap only. It has no home, like a task of the backlog. */
+void gd__place_remove(struct gd__sched *s, uint32_t slot)
+{
+    const struct gd__task *t = &s->tasks[slot];
+    const uint64_t dealt = s->by_size_count;
+    if (gd__list_remove(s, &s->solo, slot))
+        return;
+    if (dealt > 0)
+        by_size_remove(s, slot);
+    if (s->by_size_count != dealt)
+        return;
+    gd__waiting_remove(s, t->home < 0 ? &s->backlog : &s->workers[t->home].placed, slot);
+    s->n_placed -= t->home >= 0;
 }
 
 void gd__place_release(struct gd__sched *s, unsigned i)
@@ -336,10 +361,21 @@ static bool any_set(const struct gd__sched *s, const uint64_t *set)
     return false;
 }
 
+/* Whether some worker may be handed tasks, now or later. */
+static bool any_in_use(const struct gd__sched *s)
+{
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        if (!is_out(&s->workers[i]))
+            return true;
+    return false;
+}
+
 /* Deals all waiting tasks, largest first, to the workers in turn. Does nothing until a worker is idle or no more tasks
  * can come. */
 static void deal_by_size(struct gd__sched *s)
 {
+    if (!any_in_use(s))
+        return;
     if (!any_set(s, s->idle) && !s->source_ended && s->next_id < s->allowed)
         return;
     while (s->by_size_count > 0) {
@@ -408,7 +444,7 @@ static void take_from_busy_workers(struct gd__sched *s, uint64_t now)
 
 void gd__sched_pump(struct gd__sched *s, uint64_t now)
 {
-    if (s->stopping || s->n_ready == 0)
+    if (s->stopping || s->paused || s->n_ready == 0)
         return;
     s->hold_until = GD__NEVER;
     gd__order_restore(s, now);

@@ -10,12 +10,14 @@
  *   RESTING    .         .             .         .             start again
  *   HELD       .         .             .         .             no stop came: the death counts
  *   SHORT      .         .             take it   died          it may be handed tasks again
+ *   SPARE      .         .             .         .             .
  *   FINISHED, FAILED, LOST: no more events.
  *
  * A dot marks an event that is impossible in that state: the worker has broken the protocol. IDLE means "ready". If its
  * window holds tasks, users see the worker as BUSY.
  *
  * death.c, deadline.c, device.c (all workers of one device) and ending.c (the run) handle what follows from the events.
+ * control.c starts SPARE workers, and makes workers SPARE.
  */
 #include "core/internal.h"
 
@@ -40,13 +42,21 @@ static void start_next_in_line(struct gd__sched *s, uint64_t now)
             gd__worker_start(s, now, i);
 }
 
+static unsigned count_used(const struct gd__sched *s)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        n += s->workers[i].was_used;
+    return n;
+}
+
 /* The last worker is out of use. Ends the run, unless it is ending already. */
 static void no_worker_left(struct gd__sched *s)
 {
     const bool over = s->stopping || s->workers_stopped;
     if (over)
         return;
-    s->end = s->counts.setup_failures == s->config.n_workers ? GD__END_SETUP : GD__END_NO_WORKERS;
+    s->end = s->counts.setup_failures == count_used(s) ? GD__END_SETUP : GD__END_NO_WORKERS;
     s->stopping = true;
     gd__cancel_waiting(s);
 }
@@ -57,8 +67,8 @@ static void check_device(struct gd__sched *s, unsigned i)
     const unsigned device = s->workers[i].device;
     if (s->workers[device].device_out || s->stopping || s->workers_stopped)
         return;
-    for (unsigned k = device; k < s->config.n_workers && s->workers[k].device == device; k++)
-        if (!gd__is_terminal(s->workers[k].state))
+    for (unsigned k = device; k < s->config.n_workers; k++)
+        if (s->workers[k].device == device && !gd__is_gone(s->workers[k].state))
             return;
     s->workers[device].device_out = true;
     s->fx->device_out(s->ctx, i, NULL);
@@ -72,10 +82,11 @@ void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned i, unsigne
     s->n_ready += (unsigned)gd__takes_tasks(state) - (unsigned)gd__takes_tasks(old);
     s->n_starting += (unsigned)(state == GD_WORKER_STARTING) - (unsigned)(old == GD_WORKER_STARTING);
     gd__update_hunger(s, i);
-    if (gd__is_terminal(state)) {
-        s->n_alive--;
+    s->n_alive += (unsigned)!gd__is_gone(state) - (unsigned)!gd__is_gone(old);
+    if (gd__is_gone(state)) {
         gd__place_release(s, i);
-        check_device(s, i);
+        if (gd__is_terminal(state)) /* a device whose workers were removed can be used again */
+            check_device(s, i);
         if (s->n_alive == 0)
             no_worker_left(s);
     }
@@ -116,6 +127,7 @@ void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned i)
         return;
     w->kill_reason = GD__KILL_NONE;
     w->productive = w->solo = w->no_steal = w->stuck = false;
+    w->was_used = true;
     w->head = w->tail = w->cancel_below = w->run_position = 0;
     w->batch_left = 0;
     gd__worker_set_state(s, now, i, GD_WORKER_STARTING);
@@ -126,8 +138,20 @@ void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned i)
 
 void gd__pool_start(struct gd__sched *s, uint64_t now)
 {
-    for (unsigned i = 0; i < s->config.n_workers; i++)
+    for (unsigned i = 0; i < s->config.n_workers - s->config.n_spare; i++)
         gd__worker_start(s, now, i);
+}
+
+void gd__worker_cancel_head(struct gd__sched *s, uint64_t now, unsigned i, uint64_t kill_at)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint16_t batch = s->tasks[gd__window_at(s, w, w->head)].batch;
+    w->cancel_below = w->head + batch;
+    w->cancel_batch = batch > 1;
+    w->ends_tasks = false;
+    gd__worker_set_state(s, now, i, GD_WORKER_CANCELLING);
+    gd__worker_arm(s, i, kill_at);
+    s->fx->cancel(s->ctx, i, w->cancel_below);
 }
 
 /* --- the window --- */
@@ -142,6 +166,17 @@ void gd__window_changed(struct gd__sched *s, unsigned i, uint64_t old_length)
     gd__update_hunger(s, i);
 }
 
+void gd__window_cut(struct gd__sched *s, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    for (uint64_t p = w->tail; p > w->head; p--) {
+        struct gd__task *t = &s->tasks[gd__window_at(s, w, p - 1)];
+        if (t->batch <= w->tail - (p - 1))
+            return;
+        t->batch = (uint16_t)(w->tail - (p - 1));
+    }
+}
+
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -150,6 +185,7 @@ uint64_t gd__window_take_back(struct gd__sched *s, unsigned i)
         return old_tail;
     const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
     w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
+    gd__window_cut(s, i);
     gd__window_changed(s, i, length);
     return old_tail;
 }
@@ -215,20 +251,16 @@ static int on_no_stop(struct gd__sched *s, unsigned i, const struct event_data *
 
 static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
-    struct gd__sched_worker *w = &s->workers[i];
     const uint64_t deadline = gd__head_deadline(s, e->now, i);
     if (deadline > e->now) {
         if (deadline != GD__NEVER)
             gd__worker_arm(s, i, deadline);
         return 0;
     }
-    const uint16_t batch = s->tasks[gd__window_at(s, w, w->head)].batch;
-    w->cancel_below = w->head + batch;
-    w->cancel_batch = batch > 1;
-    w->ends_tasks = false;
-    gd__worker_set_state(s, e->now, i, GD_WORKER_CANCELLING);
-    gd__worker_arm(s, i, gd__max64(deadline + s->config.cancel_grace_ns, e->now));
-    s->fx->cancel(s->ctx, i, w->cancel_below);
+    s->workers[i].cancel_asked = false;
+    /* A limit that was lowered takes no time off the grace period. */
+    const uint64_t asked = gd__max64(deadline, s->limit_since);
+    gd__worker_cancel_head(s, e->now, i, gd__max64(asked + s->config.cancel_grace_ns, e->now));
     return 0;
 }
 
@@ -253,7 +285,7 @@ static int on_grace_over(struct gd__sched *s, unsigned i, const struct event_dat
         gd__worker_arm(s, i, e->now + s->config.end_wait_ns);
         return 0;
     }
-    gd__worker_kill(s, e->now, i, GD__KILL_TIMEOUT);
+    gd__worker_kill(s, e->now, i, w->cancel_asked ? GD__KILL_CANCELLED : GD__KILL_TIMEOUT);
     return 0;
 }
 

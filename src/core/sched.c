@@ -35,13 +35,14 @@ static int open_workers(struct gd__sched *s)
     if (!s->workers || !s->idle || !s->hungry)
         return GD_E_NO_MEMORY;
     s->window_mask = c->window_max - 1;
-    s->n_alive = c->n_workers;
+    s->n_alive = c->n_workers - c->n_spare;
     for (unsigned i = 0; i < c->n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
         w->gpu_id = c->gpu_ids[i];
-        w->device = i;
-        while (w->device > 0 && s->workers[w->device - 1].gpu_id == w->gpu_id)
-            w->device--;
+        w->state = i < s->n_alive ? GD_WORKER_OFF : GD__WORKER_SPARE;
+        w->device = i > 0 && s->workers[i - 1].gpu_id == w->gpu_id ? s->workers[i - 1].device : 0;
+        while (s->workers[w->device].gpu_id != w->gpu_id) /* ends at i at the latest */
+            w->device++;
         w->batch_limit = c->batch_size;
         w->timer.tag = i;
         w->window = gd__calloc(c->window_max, sizeof *w->window);
@@ -189,16 +190,28 @@ void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome
 
 void gd__task_cancel(struct gd__sched *s, uint32_t slot)
 {
-    const bool no_worker = s->end == GD__END_SETUP || s->end == GD__END_NO_WORKERS;
     struct gd__task *t = &s->tasks[slot];
+    const bool no_worker = (s->end == GD__END_SETUP || s->end == GD__END_NO_WORKERS) && !t->cancel_asked;
     const struct gd__outcome o = {
         .failure = no_worker ? GD_FAILURE_NO_WORKER : GD_FAILURE_CANCELLED,
+        .on_request = t->cancel_asked,
         .worker = t->worker,
     };
     if (t->verdict != GD__VERDICT_NONE)
         s->fx->drop(s->ctx, t, &s->held[slot]);
     t->verdict = GD__VERDICT_NONE;
     gd__task_final(s, slot, &o);
+}
+
+/* The data of the attempt is kept. Its error message describes the way it stopped, so that is dropped. */
+void gd__task_cancelled(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__outcome end = *o;
+    end.failure = GD_FAILURE_CANCELLED;
+    end.on_request = true;
+    end.signal = end.exit_code = 0;
+    end.size = o->data_size;
+    gd__task_final(s, slot, &end);
 }
 
 static uint64_t retry_delay(const struct gd__sched *s, const struct gd__task *t)
@@ -345,7 +358,7 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
     t->attempt = t->crashes = t->errors = 0;
     t->first_start_ns = 0;
     t->worker = t->home = -1;
-    t->solo = false;
+    t->solo = t->cancel_asked = false;
     t->verdict = GD__VERDICT_NONE;
     s->outstanding++;
     s->counts.taken++;
@@ -387,16 +400,31 @@ void gd__cancel_waiting(struct gd__sched *s)
         gd__waiting_clear(&s->workers[i].placed);
 }
 
-void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
+static void begin_stop(struct gd__sched *s, uint64_t now)
 {
-    if (s->stopping || s->workers_stopped) /* already stopping, or all tasks are done */
-        return;
     s->stopping = true;
     s->end = GD__END_SHUTDOWN;
-    gd__heap_arm(&s->heap, &s->stop_timer, now + s->config.stop_grace_ns);
     gd__pool_stop(s, now); /* first: reporting many cancelled tasks may take as long as the grace period */
     gd__cancel_waiting(s);
     gd__check_done(s, now);
+}
+
+void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
+{
+    if ((s->stopping && !s->draining) || s->workers_stopped) /* already stopping, or all tasks are done */
+        return;
+    gd__heap_arm(&s->heap, &s->stop_timer, now + s->config.stop_grace_ns);
+    s->draining = false;
+    if (!s->stopping)
+        begin_stop(s, now);
+}
+
+void gd__sched_drain(struct gd__sched *s, uint64_t now)
+{
+    if (s->stopping || s->workers_stopped)
+        return;
+    s->draining = true;
+    begin_stop(s, now);
 }
 
 void gd__sched_abort(struct gd__sched *s, uint64_t now)
@@ -404,6 +432,7 @@ void gd__sched_abort(struct gd__sched *s, uint64_t now)
     if (!s->stopping && !s->workers_stopped)
         s->end = GD__END_SHUTDOWN;
     s->stopping = true;
+    s->draining = false;
     gd__heap_disarm(&s->heap, &s->stop_timer);
     gd__pool_abort(s, now);
     gd__cancel_waiting(s);
@@ -479,6 +508,8 @@ enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned 
         return GD_WORKER_BUSY;
     if (worker->state == GD__WORKER_HELD)
         return GD_WORKER_RESTING;
+    if (worker->state == GD__WORKER_SPARE)
+        return GD_WORKER_OFF;
     if (worker->state == GD__WORKER_SHORT)
         return gd__window_length(worker) > 0 ? GD_WORKER_BUSY : GD_WORKER_IDLE;
     return (enum gd_worker_state)worker->state;

@@ -68,6 +68,7 @@ struct gd__task {
     uint8_t verdict; /* enum gd__verdict */
     int8_t priority; /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
     bool solo;
+    bool cancel_asked; /* gd__sched_cancel_task(): ends with a result that was on its way, or as cancelled */
     struct gd__timer timer;
 };
 
@@ -78,6 +79,7 @@ struct gd__outcome {
     bool by_stop_signal; /* ended by SIGTERM, SIGINT or SIGHUP, which may have been sent to every process of the run */
     bool shortage;       /* it did not begin, because no process could be started */
     bool kept;           /* the bytes are a copy, made by hold() */
+    bool on_request;     /* cancelled by gd__sched_cancel_task(), not by the end of the run */
     int worker;          /* -1: none */
     int signal;
     int exit_code;
@@ -142,6 +144,7 @@ struct gd__sched_effects {
 
 struct gd__sched_config {
     unsigned n_workers;
+    unsigned n_spare;   /* how many of them, the last ones, are started only by gd__sched_add_worker() */
     const int *gpu_ids; /* one for each worker; copied */
     uint64_t queue_size;
     uint64_t total_tasks;
@@ -178,9 +181,10 @@ struct gd__sched_counts {
     uint64_t taken, completed, failed, timeouts, cancelled, retried, setup_failures, restarts, crashes;
 };
 
-/* Two more worker states. HELD: the process was ended by a signal that may have been a stop; users see RESTING. SHORT:
- * the worker could not start a process for a task, and gets no task for a while; users see a ready worker. */
-enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_STATES };
+/* Three more worker states. HELD: the process was ended by a signal that may have been a stop; users see RESTING.
+ * SHORT: the worker could not start a process for a task, and gets no task for a while; users see a ready worker.
+ * SPARE: the worker was not started yet, or was removed. It can be added; users see OFF. */
+enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_SPARE, GD__WORKER_STATES };
 
 struct gd__sched_worker {
     uint8_t state; /* enum gd_worker_state, HELD or SHORT; IDLE stands for "ready", BUSY is derived */
@@ -190,6 +194,9 @@ struct gd__sched_worker {
     bool solo;        /* the window holds one suspect: hand it no other task */
     bool no_steal;    /* no task could be taken back from it, and it has sent no result since then */
     bool stuck;       /* its first task takes long: it is handed no other task before its next result */
+    bool leaving;     /* it was removed: it gets no more tasks, and becomes SPARE when it has finished those it began */
+    bool comes_back;  /* while leaving: it was added again, after its process had been told to stop */
+    bool was_used;    /* it was started at least once */
     int gpu_id;
     unsigned device;      /* the first worker on the same GPU */
     unsigned lost_in_row; /* device losses since the last success; kept in the device's first worker */
@@ -198,6 +205,7 @@ struct gd__sched_worker {
     uint64_t cancel_below; /* tasks below this position were asked to stop */
     bool cancel_batch;     /* those tasks are one batch */
     bool ends_tasks;       /* it was asked to end them */
+    bool cancel_asked;     /* because of gd__sched_cancel_task(), not of a time limit */
     uint32_t batch_left;   /* how many more results of the current batch will come; 0: the next result begins a batch */
     uint32_t *window;
     struct gd__waiting placed; /* tasks placed on it */
@@ -255,6 +263,7 @@ struct gd__sched {
     uint64_t hold_until;  /* when to pump again: a batch is held back, or tasks may be worth taking back */
     uint64_t order_at;    /* when to look next for tasks that wait behind a long one; GD__NEVER */
     uint64_t short_since; /* since when every attempt has ended in a shortage; 0: there is no shortage */
+    uint64_t limit_since; /* when gd__sched_set_timeout() was last called; 0: never */
     uint64_t next_start;  /* with start_gap_ns: when the next task may be handed out */
 
     struct gd__heap heap;
@@ -262,6 +271,9 @@ struct gd__sched {
     bool source_ended, stopping, workers_stopped;
     bool has_priorities; /* some task had a priority other than 0 */
     bool has_limits;     /* some task had its own time limit */
+    bool has_cancels;    /* some task was cancelled after it had begun */
+    bool paused;         /* gd__sched_pause() */
+    bool draining;       /* stopping, without a time limit for running tasks */
     enum gd__run_end end;
     struct gd__sched_counts counts;
 };
@@ -295,11 +307,44 @@ void gd__sched_device_failed(struct gd__sched *s, uint64_t now, unsigned w, cons
  * and no task is charged. */
 void gd__sched_device_restart(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now);
+/* Like a shutdown, but running tasks may take as long as they need. A shutdown after this limits their time. */
+void gd__sched_drain(struct gd__sched *s, uint64_t now);
 void gd__sched_abort(struct gd__sched *s, uint64_t now);
 /* The run was frozen for lost_ns, until now. That time counts towards no time limit, grace period or delay. */
 void gd__sched_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires the timers that are due */
 void gd__sched_pump(struct gd__sched *s, uint64_t now);
+
+/* --- events from outside (control.c) --- */
+/* Hands out nothing until gd__sched_resume(). What workers have not begun is taken back. Returns false if the run is
+ * ending. */
+bool gd__sched_pause(struct gd__sched *s, uint64_t now);
+void gd__sched_resume(struct gd__sched *s);
+
+enum gd__cancel {
+    GD__CANCEL_UNKNOWN, /* no such task: it has ended, or was not added yet */
+    GD__CANCEL_DONE,    /* its result is there and waits for its turn (ordered runs) */
+    GD__CANCEL_ENDED,   /* it had not begun, and is cancelled now */
+    GD__CANCEL_ASKED,   /* it runs and was asked to stop, or will be when the task before it has ended */
+};
+/* Cancels one task. If it is part of a batch that has begun, the batch is asked to stop, and the other tasks of the
+ * batch that fail are run again, uncharged. */
+enum gd__cancel gd__sched_cancel_task(struct gd__sched *s, uint64_t now, uint64_t id);
+
+/* Changes config.task_timeout_ns, also for running tasks. */
+void gd__sched_set_timeout(struct gd__sched *s, uint64_t now, uint64_t timeout_ns);
+
+/* Why a worker cannot be added or removed. */
+enum gd__resize {
+    GD__RESIZE_ENDING = -1, /* the run is ending */
+    GD__RESIZE_OUT = -2,    /* the device is out of use */
+    GD__RESIZE_NONE = -3,   /* the device has no worker that could be added (all are in use) or removed */
+    GD__RESIZE_LAST = -4,   /* it is the last worker of the run */
+};
+/* Add or remove one worker of a device, which is identified by the index of any of its workers. Return the index of the
+ * worker that was added or removed, or an enum gd__resize. */
+int gd__sched_add_worker(struct gd__sched *s, uint64_t now, unsigned w);
+int gd__sched_remove_worker(struct gd__sched *s, uint64_t now, unsigned w);
 
 /* --- queries --- */
 uint64_t gd__sched_deadline(const struct gd__sched *s); /* when to call gd__sched_tick(), or GD__NEVER */

@@ -33,13 +33,6 @@ bool gd__short_of(struct gd__sched *s, uint64_t now, unsigned i, const char *mes
     return now - s->short_since >= s->config.shortage_wait_ns && !something_runs(s);
 }
 
-static void hand_back(struct gd__sched *s, uint64_t now, unsigned i)
-{
-    const struct gd__sched_worker *w = &s->workers[i];
-    for (uint64_t p = gd__window_take_back(s, i); p > w->tail; p--)
-        gd__place_again(s, now, gd__window_at(s, w, p - 1));
-}
-
 /* Tasks that are still in the worker's window keep their deadline. */
 void gd__arm_short(struct gd__sched *s, unsigned i, uint64_t deadline)
 {
@@ -50,7 +43,7 @@ void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     gd__worker_set_state(s, now, i, GD__WORKER_SHORT);
-    hand_back(s, now, i);
+    gd__window_give_back(s, now, i, w->head);
     w->short_until = now + gd__shortage_delay(w);
     gd__arm_short(s, i, gd__after(now, gd__head_limit(s, w)));
 }

@@ -34,6 +34,26 @@ uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l)
     return slot;
 }
 
+bool gd__list_remove(struct gd__sched *s, struct gd__list *l, uint32_t slot)
+{
+    uint32_t before = GD__NO_TASK, at = l->head;
+    uint64_t left = l->count;
+    for (; left > 0 && at != slot; left--) {
+        before = at;
+        at = s->tasks[at].next;
+    }
+    if (left == 0)
+        return false;
+    if (before == GD__NO_TASK)
+        l->head = s->tasks[slot].next;
+    else
+        s->tasks[before].next = s->tasks[slot].next;
+    if (slot == l->tail)
+        l->tail = before;
+    l->count--;
+    return true;
+}
+
 /* --- the order --- */
 
 bool gd__goes_first(const struct gd__sched *s, uint32_t a, uint32_t b)
@@ -133,6 +153,38 @@ uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q)
     if (q->fresh[level].count == 0)
         q->levels &= (uint8_t) ~(1u << level);
     return slot;
+}
+
+/* A task in the heap has no link to its parent, so the heap is taken apart and made again without the task. */
+static void remove_returned(struct gd__sched *s, struct gd__waiting *q, uint32_t slot)
+{
+    uint32_t others = GD__NO_TASK; /* linked by next */
+    for (uint64_t n = q->n_returned; n > 0; n--) {
+        const uint32_t first = q->returned;
+        q->returned = meld_children(s, s->tasks[first].child);
+        if (first == slot)
+            continue;
+        s->tasks[first].next = others;
+        others = first;
+    }
+    q->n_returned = 0;
+    while (others != GD__NO_TASK) {
+        const uint32_t next = s->tasks[others].next;
+        s->tasks[others].child = GD__NO_TASK;
+        q->returned = q->n_returned == 0 ? others : meld(s, q->returned, others);
+        q->n_returned++;
+        others = next;
+    }
+}
+
+void gd__waiting_remove(struct gd__sched *s, struct gd__waiting *q, uint32_t slot)
+{
+    const int level = s->tasks[slot].priority - GD__PRIORITY_MIN;
+    if (!gd__list_remove(s, &q->fresh[level], slot))
+        remove_returned(s, q, slot);
+    else if (q->fresh[level].count == 0)
+        q->levels &= (uint8_t) ~(1u << level);
+    q->count--;
 }
 
 void gd__waiting_clear(struct gd__waiting *q)

@@ -36,6 +36,8 @@ struct gd__waiting {
 void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
+/* Takes out a task. Returns false if it is not in the list. */
+bool gd__list_remove(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 
 /* Whether the task in slot a starts before that in slot b. */
 bool gd__goes_first(const struct gd__sched *s, uint32_t a, uint32_t b);
@@ -47,6 +49,8 @@ void gd__waiting_insert(struct gd__sched *s, struct gd__waiting *q, uint32_t slo
 /* The first task. The queue must not be empty. */
 uint32_t gd__waiting_first(const struct gd__sched *s, const struct gd__waiting *q);
 uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q);
+/* Takes out a task that is in the queue. Takes time in proportion to the number of tasks before it. */
+void gd__waiting_remove(struct gd__sched *s, struct gd__waiting *q, uint32_t slot);
 /* Forgets all tasks. */
 void gd__waiting_clear(struct gd__waiting *q);
 /* Calls each() for every task of the queue, in no particular order. Links change meanwhile: each() must not use the

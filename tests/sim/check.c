@@ -57,6 +57,7 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
              t->solo || t->home >= 0 || s->sched.backlog.count == 0 ||
                  gd__goes_first(&s->sched, slot, gd__waiting_first(&s->sched, &s->sched.backlog)),
              "task %llu is handed out before one that goes first", LLU(t->id));
+    check_control_assign(s, w, t);
     s->tasks[t->id].handed_at = s->now;
     SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
 }
@@ -123,7 +124,8 @@ static uint64_t cancel_time(const struct sim *s, unsigned w)
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
     const uint64_t begin = p->started > worker->head ? gd__max64(p->start_ns, worker->head_since) : worker->head_since;
-    return gd__after(thawed(s, begin), head_limit(s, w));
+    const uint64_t at = gd__after(thawed(s, begin), head_limit(s, w));
+    return gd__max64(at, s->limit_changed_at); /* a limit that was lowered counts from that moment at the earliest */
 }
 
 /* Whether the start time of the head is known exactly. It is not while the result of the head is on its way. */
@@ -139,13 +141,21 @@ static bool head_is_running(const struct sim *s, unsigned w)
 void check_cancel(struct sim *s, unsigned w, uint64_t below)
 {
     struct gd__sched_worker *worker = &s->sched.workers[w];
-    SIM_MUST(s, head_limit(s, w) != GD__NEVER && worker->head < worker->tail, "cancel(%u) of nothing", w);
+    SIM_MUST(s, (head_limit(s, w) != GD__NEVER || worker->cancel_asked) && worker->head < worker->tail,
+             "cancel(%u) of nothing", w);
     SIM_MUST(s, below > worker->head && below <= worker->tail, "cancel(%u, %llu) outside the window", w, LLU(below));
+    s->procs[w].cancelled_at = s->now;
+    s->procs[w].ending_at = 0;
+    if (worker->cancel_asked) {
+        bool asked = false;
+        for (uint64_t p = worker->head; p < below; p++)
+            asked |= s->tasks[gd__sched_at(&s->sched, w, p)->id].cancel_asked;
+        SIM_MUST(s, asked, "worker %u: a task is cancelled on request, but nobody asked for that", w);
+        return;
+    }
     if (head_is_running(s, w))
         SIM_MUST(s, on_time(s) ? s->now == cancel_time(s, w) : s->now >= cancel_time(s, w),
                  "worker %u: asked to stop %lld ns from the deadline", w, (long long)(s->now - cancel_time(s, w)));
-    s->procs[w].cancelled_at = s->now;
-    s->procs[w].ending_at = 0;
 }
 
 /* When the grace of a cancelled task is over, or the time to end it by force. */
@@ -186,6 +196,7 @@ void check_kill(struct sim *s, unsigned w)
     SIM_MUST(s, p->state != PROC_NONE && !p->killed, "kill(%u) twice or without a process", w);
     switch (worker->kill_reason) {
     case GD__KILL_TIMEOUT:
+    case GD__KILL_CANCELLED:
         check_timeout_kill(s, w);
         break;
     case GD__KILL_SETUP_TIMEOUT:
@@ -200,8 +211,9 @@ void check_kill(struct sim *s, unsigned w)
     case GD__KILL_DEVICE_ERROR:
         break;
     case GD__KILL_ENDING:
-        SIM_MUST(s, s->sched.stopping || s->sched.workers_stopped || s->setup_failed[w],
+        SIM_MUST(s, s->sched.stopping || s->sched.workers_stopped || s->setup_failed[w] || worker->leaving,
                  "worker %u killed as if the run were ending", w);
+        SIM_MUST(s, !s->draining || p->stop, "worker %u killed although the run is drained", w);
         break;
     default:
         sim_fail(s, "worker %u killed for no reason", w);
@@ -258,7 +270,9 @@ static void charge(struct sim *s, unsigned w, const struct gd__task *t, const st
 {
     struct sim_task *task = &s->tasks[t->id];
     task->after_stop |= s->sched.stopping;
-    task->excused += s->sched.stopping || must_wait(s, w, d);
+    task->excused += s->sched.stopping || must_wait(s, w, d) || task->cancel_asked;
+    if (task->cancel_asked)
+        return;
     if (must_wait(s, w, d))
         check_put_off(s, t, true);
     else if (!s->sched.stopping)
@@ -293,8 +307,13 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
     if (worker->kill_reason == GD__KILL_DEVICE_LOST || worker->kill_reason == GD__KILL_DEVICE_ERROR ||
         worker->kill_reason == GD__KILL_ENDING)
         return;
-    if (worker->kill_reason != GD__KILL_TIMEOUT) {
+    if (worker->kill_reason != GD__KILL_TIMEOUT && worker->kill_reason != GD__KILL_CANCELLED) {
         blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0, d);
+        return;
+    }
+    if (worker->kill_reason == GD__KILL_CANCELLED) { /* nobody is charged: it is known which task did not stop */
+        for (uint64_t i = worker->head; i < worker->cancel_below; i++)
+            s->tasks[gd__sched_at(&s->sched, w, i)->id].excused++;
         return;
     }
     /* A task that was cancelled has timed out if it had begun. That is unknown for a process that does not die. Each
@@ -303,9 +322,9 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
         return;
     for (uint64_t i = worker->head; i < worker->cancel_below; i++) {
         struct sim_task *t = &s->tasks[gd__sched_at(&s->sched, w, i)->id];
-        t->timeouts += !worker->cancel_batch && !s->sched.stopping;
+        t->timeouts += !worker->cancel_batch && !s->sched.stopping && !t->cancel_asked;
         t->after_stop |= s->sched.stopping;
-        t->excused += s->sched.stopping;
+        t->excused += s->sched.stopping || t->cancel_asked;
         t->suspect |= worker->cancel_batch;
         t->group_deaths += worker->cancel_batch;
     }
@@ -327,6 +346,8 @@ static bool may_end_so(const struct sim *s, const struct sim_task *t, const stru
     const bool failed = o->failure != GD_FAILURE_NONE && o->failure != GD_FAILURE_CANCELLED;
     if (failed && o->failure != GD_FAILURE_NO_WORKER && t->after_stop)
         return false;
+    if (o->on_request != (t->cancel_asked && o->failure != GD_FAILURE_NONE))
+        return false;
     switch (o->failure) {
     case GD_FAILURE_NONE:
         return own_result && t->last == GD_FAILURE_NONE;
@@ -340,7 +361,7 @@ static bool may_end_so(const struct sim *s, const struct sim_task *t, const stru
     case GD_FAILURE_DEVICE_LOST:
         return own_result && t->last == GD_FAILURE_DEVICE_LOST && t->charges == c->crash_limit;
     case GD_FAILURE_CANCELLED:
-        return s->sched.end == GD__END_SHUTDOWN || s->sched.end == GD__END_SHORTAGE;
+        return t->cancel_asked || s->sched.end == GD__END_SHUTDOWN || s->sched.end == GD__END_SHORTAGE;
     case GD_FAILURE_NO_WORKER:
         return s->sched.end == GD__END_SETUP || s->sched.end == GD__END_NO_WORKERS;
     }
@@ -595,11 +616,12 @@ static void check_workers(struct sim *s)
         starting += worker->state == GD_WORKER_STARTING;
         ready += worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING ||
                  worker->state == GD__WORKER_SHORT;
-        out +=
-            worker->state == GD_WORKER_FINISHED || worker->state == GD_WORKER_FAILED || worker->state == GD_WORKER_LOST;
+        out += worker->state == GD_WORKER_FINISHED || worker->state == GD_WORKER_FAILED ||
+               worker->state == GD_WORKER_LOST || worker->state == GD__WORKER_SPARE;
         if (spare(s, w) > 0)
             rich = w;
-        if (worker->state != GD_WORKER_IDLE || worker->tail > worker->head || sched->stopping)
+        if (worker->state != GD_WORKER_IDLE || worker->tail > worker->head || sched->stopping || s->paused ||
+            s->removed[w])
             continue;
         idle = w;
         check_idle(s, w);
@@ -644,11 +666,21 @@ void check_after_event(struct sim *s)
     if (s->handled % s->plan.check_every != 0)
         return;
     check_workers(s);
+    check_control(s);
     check_deadlines(s);
     walk(s);
 }
 
 /* --- the end --- */
+
+/* Whether a worker of this device can still be added. Then the device is not out of use. */
+static bool has_spare(const struct sim *s, unsigned device)
+{
+    for (unsigned w = device; w < s->plan.config.n_workers; w++)
+        if (s->sched.workers[w].device == device && s->sched.workers[w].state == GD__WORKER_SPARE)
+            return true;
+    return false;
+}
 
 void check_end(struct sim *s)
 {
@@ -673,7 +705,7 @@ void check_end(struct sim *s)
     for (unsigned w = 0; w < s->plan.config.n_workers; w++)
         SIM_MUST(s,
                  (sched->end != GD__END_SETUP && sched->end != GD__END_NO_WORKERS) ||
-                     s->device_out[sched->workers[w].device],
+                     s->device_out[sched->workers[w].device] || has_spare(s, sched->workers[w].device),
                  "no worker is left, but the device of worker %u was not reported as out of use", w);
     const bool natural = !s->plan.shutdown_at && !s->plan.abort_at && sched->end == GD__END_NATURAL;
     SIM_MUST(s, !natural || s->plan.source_cut_at || s->taken == s->plan.n_tasks, "only %llu tasks were taken",

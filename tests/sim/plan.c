@@ -217,6 +217,7 @@ void sim_plan_draw(struct sim_plan *p, uint64_t seed)
     }
     p->priorities = one_in(&r, 6);
     p->own_limits = one_in(&r, 6);
+    sim_control_draw(p, &r);
     p->config.place_user = (void *)(uintptr_t)(seed & 0xffff);
 }
 

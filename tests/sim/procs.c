@@ -225,6 +225,7 @@ static void start(struct sim *s, unsigned w)
         poison |= kind == TASK_POISON;
         hangs |= kind == TASK_HANGS || kind == TASK_HANGS_OBEDIENT || (kind == TASK_HANGS_ONCE && t->starts == 1);
     }
+    check_control_start(s, w);
     sim_trace(s, "process %u starts %llu..%llu (task %llu)%s%s", w, (unsigned long long)p->run_begin,
               (unsigned long long)p->started, (unsigned long long)slot_at(s, p, p->run_begin)->task_id,
               hangs ? ", hangs" : "", poison ? ", poison" : "");
@@ -382,6 +383,7 @@ static void fx_spawn(void *ctx, unsigned w)
     SIM_MUST(s, p->state == PROC_NONE && !p->abandoned, "worker %u is started while it has a process", w);
     SIM_MUST(s, !s->setup_failed[w], "worker %u is started after its setup failed", w);
     SIM_MUST(s, !s->sched.workers_stopped, "worker %u is started after the end", w);
+    SIM_MUST(s, !s->removed[w], "worker %u is started after it was removed", w);
     SIM_MUST(s, !s->device_out[s->sched.workers[w].device], "worker %u is started on a device that is out of use", w);
     SIM_MUST(s, s->now >= s->held_until[w], "worker %u is started again, but a stop may be on its way", w);
     s->first_spawns += p->generation == 0;

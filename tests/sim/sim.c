@@ -93,7 +93,7 @@ static void note_result(struct sim *s, unsigned w, const struct gd__task *t, con
     task->has_result = true;
     task->last = failure == GD_FAILURE_CANCELLED && !asked ? GD_FAILURE_ERROR : failure;
     task->handle = m->outcome.handle;
-    if (failure == GD_FAILURE_NONE)
+    if (failure == GD_FAILURE_NONE || task->cancel_asked)
         return;
     if (s->sched.stopping)
         task->after_stop = true;
@@ -107,7 +107,7 @@ static void note_result(struct sim *s, unsigned w, const struct gd__task *t, con
     else if (worker->head >= worker->cancel_below)
         task->errors++;
     else if (worker->cancel_batch)
-        task->suspect = true;
+        task->suspect |= !worker->cancel_asked; /* it is known which task of the batch must stop */
     else
         task->timeouts++;
 }
@@ -348,10 +348,12 @@ static void handle(struct sim *s, const struct event *e)
         break;
     case EVENT_SHUTDOWN:
         sim_trace(s, "shutdown");
+        s->draining = false;
         gd__sched_shutdown(&s->sched, s->now);
         break;
     case EVENT_ABORT:
         sim_trace(s, "abort");
+        s->draining = false;
         gd__sched_abort(&s->sched, s->now);
         break;
     case EVENT_STOP_ALL:
@@ -365,6 +367,9 @@ static void handle(struct sim *s, const struct event *e)
         break;
     case EVENT_FREEZE:
         on_freeze(s);
+        break;
+    case EVENT_CONTROL:
+        sim_control(s);
         break;
     case EVENT_KINDS:
         break;
@@ -440,6 +445,9 @@ static void plan_ahead(struct sim *s)
         sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
     if (p->freeze_at)
         sim_at(s, s->now + p->freeze_at, EVENT_FREEZE, 0);
+    s->controls_left = p->controls;
+    if (s->controls_left)
+        sim_at(s, s->now + p->control_gap_ns, EVENT_CONTROL, 0);
     s->device_failures_left = p->device_failures;
     if (s->device_failures_left)
         sim_at(s, s->now + p->device_failure_gap_ns, EVENT_DEVICE_FAILED, 0);
@@ -488,6 +496,7 @@ static void clear(struct sim *s)
     free(s->tasks);
     free(s->setup_failed);
     free(s->device_out);
+    free(s->removed);
     free(s->held_until);
     free(s->events);
     sim_plan_free(&s->plan);
@@ -514,6 +523,7 @@ int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progres
     s->tasks = room_for(s->plan.n_tasks, sizeof *s->tasks);
     s->setup_failed = room_for(s->plan.config.n_workers, sizeof *s->setup_failed);
     s->device_out = room_for(s->plan.config.n_workers, sizeof *s->device_out);
+    s->removed = room_for(s->plan.config.n_workers, sizeof *s->removed);
     s->held_until = room_for(s->plan.config.n_workers, sizeof *s->held_until);
     for (unsigned i = 0; i < s->plan.config.n_workers; i++)
         s->procs[i].ring = room_for(s->plan.config.window_max, sizeof *s->procs[i].ring);

@@ -5,6 +5,7 @@
  *   sim.c     virtual time: the event queue, the source, and the dispatcher's reaction to each event
  *   procs.c   virtual worker processes, and the table of effects through which the scheduler controls them
  *   check.c   the conditions that must hold after every event and at the end
+ *   control.c pauses, cancelled tasks, changed limits and resizes, and the conditions that hold for them
  */
 #ifndef GD_TESTS_SIM_H
 #define GD_TESTS_SIM_H
@@ -47,8 +48,11 @@ struct sim_plan {
     bool claim_races; /* every step of a claim is a separate event */
     bool lazy_pump;   /* all events of the same time are reported before a pump */
     bool tick_first;
-    bool priorities; /* tasks have different priorities */
-    bool own_limits; /* some tasks have their own time limits */
+    bool priorities;   /* tasks have different priorities */
+    bool own_limits;   /* some tasks have their own time limits */
+    unsigned controls; /* how many requests come from outside: see control.c */
+    uint64_t control_gap_ns;
+    unsigned drain; /* the part of these requests that is a drain */
     unsigned check_every;
 };
 
@@ -105,6 +109,7 @@ struct proc {
     uint64_t last_arrival;
     struct gd__death death;
     /* For the checks. */
+    uint64_t pause_limit;  /* while the run is paused: it may start tasks below this position only */
     uint64_t cancelled_at; /* when the scheduler cancelled its task; 0: never */
     uint64_t ending_at;    /* when it was asked to end that task by force; 0: not yet */
     uint64_t killed_at, spawned_at;
@@ -119,9 +124,10 @@ struct sim_task {
     uint64_t handle, deal;
     enum gd_failure last;
     bool has_result, held, suspect;
-    bool after_stop;  /* an attempt failed after the stop began, which must not count */
-    bool for_crash;   /* the verdict that is put off is for a death (true) or for an error (false) */
-    uint64_t put_off; /* until when the verdict is put off; 0: it is not */
+    bool cancel_asked; /* it must end with a result that was on its way, or as cancelled on request */
+    bool after_stop;   /* an attempt failed after the stop began, which must not count */
+    bool for_crash;    /* the verdict that is put off is for a death (true) or for an error (false) */
+    uint64_t put_off;  /* until when the verdict is put off; 0: it is not */
 };
 
 /* --- events --- */
@@ -141,6 +147,7 @@ enum event_kind {
     EVENT_EXTERNAL_KILL,
     EVENT_DEVICE_FAILED,
     EVENT_FREEZE,
+    EVENT_CONTROL,
     EVENT_KINDS
 };
 
@@ -170,7 +177,11 @@ struct sim {
     bool source_waiting, source_over, source_end_due, source_stopped;
     uint64_t tick_for, tick_at, ticks_in_a_row;
     uint64_t kills_left, device_failures_left;
-    uint64_t frozen_at;  /* when all processes were frozen for plan.freeze_ns; 0: not yet */
+    uint64_t frozen_at; /* when all processes were frozen for plan.freeze_ns; 0: not yet */
+    uint64_t controls_left;
+    uint64_t limit_changed_at; /* when the time limit of tasks was changed; 0: never */
+    bool paused, draining;
+    bool *removed;       /* by worker: it must get no task and no process */
     uint64_t last_start; /* when a task was last handed out; 0: never */
     bool *device_out;    /* by the first worker of a device: the device was reported as out */
 
@@ -207,6 +218,13 @@ void proc_step(struct sim *s, unsigned w);
 void proc_load(struct sim *s, unsigned w);
 void proc_die(struct sim *s, unsigned w, int signal, int exit_code);
 void proc_gone(struct sim *s, unsigned w);
+
+/* control.c */
+void sim_control_draw(struct sim_plan *p, uint64_t *r);
+void sim_control(struct sim *s); /* one request from outside */
+void check_control(struct sim *s);
+void check_control_start(struct sim *s, unsigned w); /* the process of w has started a batch */
+void check_control_assign(struct sim *s, unsigned w, const struct gd__task *t);
 
 /* check.c */
 void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
