@@ -38,11 +38,17 @@ void gd__update_target(struct gd__sched *s, unsigned i)
     uint64_t wanted = may_be_ahead(s, w, b) ? 2 * b + ahead : b;
     if (s->config.window > 0 && !s->has_priorities)
         wanted = gd__max64(s->config.window, b);
-    else
+    else if (w->loads)
         wanted = gd__max64(wanted, s->config.window_min);
     w->target = gd__min64(s->config.start_gap_ns > 0 ? b : wanted, most);
     w->burst = w->mean_ns == 0 ? 1 : gd__min64(SHARE_NS / w->mean_ns, w->target / 2);
     w->target_mean = w->mean_ns;
+}
+
+void gd__sched_loads(struct gd__sched *s, unsigned i, bool loads)
+{
+    s->workers[i].loads = loads;
+    gd__update_target(s, i);
 }
 
 void gd__update_hunger(struct gd__sched *s, unsigned i)

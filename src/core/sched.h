@@ -167,7 +167,7 @@ struct gd__sched_config {
     unsigned setup_jobs; /* 0: all */
     unsigned death_limit;
     unsigned window;     /* 0: by task length */
-    unsigned window_min; /* hand out at least this many (loading ahead) */
+    unsigned window_min; /* hand out at least this many to workers that load ahead */
     unsigned window_max; /* capacity of a worker's ring, a power of two */
     unsigned batch_size; /* >= 1 */
     uint64_t batch_wait_ns;
@@ -197,6 +197,7 @@ struct gd__sched_worker {
     bool leaving;     /* it was removed: it gets no more tasks, and becomes SPARE when it has finished those it began */
     bool comes_back;  /* while leaving: it was added again, after its process had been told to stop */
     bool was_used;    /* it was started at least once */
+    bool loads;       /* it loads tasks before it begins them */
     int gpu_id;
     unsigned device;      /* the first worker on the same GPU */
     unsigned lost_in_row; /* device losses since the last success; kept in the device's first worker */
@@ -293,6 +294,9 @@ struct gd__new_task {
 };
 uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_task *task);
 void gd__sched_source_end(struct gd__sched *s, uint64_t now);
+/* Whether w loads tasks before it begins them. If so, it is handed window_min tasks. Call this before
+ * gd__sched_ready(). */
+void gd__sched_loads(struct gd__sched *s, unsigned w, bool loads);
 int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w);
 int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message);
 /* The result of the task at head. safe_batch: 0, or the largest batch that fitted. */

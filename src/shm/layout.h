@@ -180,6 +180,7 @@ struct gd__arena_header {
 
 /* The worker can end a cancelled task by force, and reports it then: the byte 'e' asks for that (worker/main.c). */
 #define GD__READY_ENDS_TASKS UINT64_C(1)
+#define GD__READY_LOADS      UINT64_C(2) /* it has load(), so it needs tasks ahead of time */
 
 enum gd__record_kind {
     GD__R_READY = 1,      /* setup done; position: GD__READY_... flags */

@@ -541,7 +541,8 @@ _Noreturn static void run_worker(struct gd_worker *w)
     set_up(w);
     if (w->own.kind != GD__R_SUCCESS)
         leave_after_setup(w);
-    const struct gd__entry ready = { .position = w->end_task ? GD__READY_ENDS_TASKS : 0 };
+    const struct gd__entry ready = { .position = (w->end_task ? GD__READY_ENDS_TASKS : 0) |
+                                                 (w->ops.load ? GD__READY_LOADS : 0) };
     gd__record_put(w, GD__R_READY, &ready, NULL);
     gd__port_flush(&w->port);
     GD__KILL_POINT("ready");

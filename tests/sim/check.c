@@ -22,9 +22,10 @@ static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
     const uint64_t mean = worker->target_mean, ahead = mean == 0 ? 0 : 200 * GD__NS_PER_US / mean;
     const bool is_short = c->n_workers == 1 || (mean > 0 && mean * batch < GD__NS_PER_MS);
+    const uint64_t least = s->plan.load_ahead > 0 ? gd__max64(batch, c->window_min) : batch;
     if (s->sched.has_priorities)
-        return gd__max64(batch, c->window_min);
-    return c->window > 0 ? gd__max64(c->window, batch) : gd__max64(is_short ? 2 * batch + ahead : batch, c->window_min);
+        return least;
+    return c->window > 0 ? gd__max64(c->window, batch) : gd__max64(is_short ? 2 * batch + ahead : batch, least);
 }
 
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt)

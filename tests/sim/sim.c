@@ -119,6 +119,7 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
     int rc;
     switch (m->kind) {
     case MESSAGE_READY:
+        gd__sched_loads(sched, w, s->plan.load_ahead > 0);
         rc = gd__sched_ready(sched, s->now, w);
         s->procs[w].ready_seen |= rc == 0;
         return rc;

@@ -227,7 +227,7 @@ static void open_rig(void)
         .crash_limit = 1,
         .setup_attempts = 1,
         .death_limit = 1,
-        .window_min = 1,
+        .window_min = 3, /* for workers that load ahead; these do not */
         .window_max = WINDOW_MAX,
         .batch_size = 1,
         .placement = GD_PLACE_DYNAMIC,
