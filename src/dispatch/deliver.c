@@ -36,12 +36,20 @@ static struct gd__payload payload_of(const struct gd__task *t)
     return p;
 }
 
+/* The time limit of a task, in seconds. A task that times out in a batch is run again alone, so its report always
+ * concerns this limit. */
+static double limit_of(const struct gd_dispatcher *d, const struct gd__task *t)
+{
+    return t->timeout_ns > 0 ? (double)t->timeout_ns / GD__NS_PER_S : d->o.task_timeout_ms / 1000.0;
+}
+
 /* The error message of a failure for which the worker sent no message. */
-static void default_message(const struct gd_dispatcher *d, const struct gd__outcome *o, char text[TEXT_MAX])
+static void default_message(const struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o,
+                            char text[TEXT_MAX])
 {
     switch (o->failure) {
     case GD_FAILURE_TIMEOUT:
-        snprintf(text, TEXT_MAX, "timed out after %g s", d->o.task_timeout_ms / 1000.0);
+        snprintf(text, TEXT_MAX, "timed out after %g s", limit_of(d, t));
         break;
     case GD_FAILURE_CANCELLED:
         snprintf(text, TEXT_MAX, "not done: the run was shut down");
@@ -110,13 +118,14 @@ static void notify_listener(const struct gd_dispatcher *d, const struct gd_repor
         d->listener.task_ended(d->listener.user, r);
 }
 
-static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__outcome *o)
+static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const struct gd__task *t,
+                        const struct gd__outcome *o)
 {
     char text[TEXT_MAX];
     const bool has_message = o->size > o->data_size && o->failure != GD_FAILURE_TIMEOUT;
     char *message = has_message ? copy_message(d, o) : NULL;
     if (!message)
-        default_message(d, o, text);
+        default_message(d, t, o, text);
     r->error = message ? message : text;
     r->data = o->data_size > 0 ? o->bytes : NULL;
     r->size = o->data_size;
@@ -161,7 +170,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         d->o.on_success(d->o.user, &r);
         keep_record(d, &r);
     } else {
-        call_failed(d, &r, o);
+        call_failed(d, &r, t, o);
     }
     gd__feeder_release(d->feeder, &p);
     if (o->handle)
