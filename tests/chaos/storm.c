@@ -212,7 +212,7 @@ static unsigned choose_targets(const struct storm *s, const struct step *step, s
     return 1;
 }
 
-/* A command that is ended by a signal of its own counts as failed. If the signal goes to all processes, it does not
+/* If a signal is sent to a command alone and ends it, the command counts as failed. A signal to all processes does not
  * count, because the run ends too. */
 static void count_harm(const struct storm *s, const struct step *step, const struct process *p)
 {

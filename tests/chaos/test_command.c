@@ -14,7 +14,7 @@
 
 #include "support/directory.h"
 
-/* The last seeds found errors that the others had not found. */
+/* Seeds after 8 were added because they found errors that the others had not found. */
 static const uint64_t always[] = { 1, 2, 3, 4, 5, 6, 7, 8, 51 };
 
 enum { SOAK_JOBS = 50, SOAK_SCALE = 10 };

@@ -132,7 +132,7 @@ TEST(percentages)
     CHECK_EQ(ran, 2);
 }
 
-TEST(success_is_a_success)
+TEST(a_halt_at_a_success_gives_status_0)
 {
     size_t ran;
     CHECK_EQ(RUN("now,success=1", &ran, 3, 4, 0, 5), 0);
@@ -160,7 +160,7 @@ TEST(cancelled_tasks_count_as_nothing)
     CHECK_EQ(h.failed + h.succeeded, 0);
 }
 
-TEST(words)
+TEST(reasons_as_text)
 {
     char text[CLI_HALT_ROOM];
     struct cli_halt h = { .when = CLI_HALT_NOW, .limit = 1 };

@@ -95,7 +95,7 @@ TEST(record_of_a_task_that_never_ran)
                  "\"worker\":null,\"gpu\":null");
 }
 
-TEST(records_replace_or_go_on)
+TEST(records_are_replaced_or_continued)
 {
     struct cli_records *r = NULL;
     struct made *m = result("1");

@@ -141,7 +141,7 @@ TEST(a_terminal_that_was_narrowed)
     set_size(slave, 40, 24);
     CHECK_EQ(raise(SIGWINCH), 0);
     const char *text = await_text(master, FRAME_END);
-    /* Headline, bar, counts, times, nothing, heading, row: 2 + 2 + 1 + 2 + 1 + 2 + 2. */
+    /* Rows of headline, bar, counts, times, empty line, heading and worker: 2 + 2 + 1 + 2 + 1 + 2 + 2. */
     CHECK_CONTAINS(text, FRAME_BEGIN "\033[12A\033[J450 of");
     tui_panel_close(&p);
 }

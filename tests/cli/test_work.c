@@ -186,7 +186,7 @@ TEST(the_first_task_counts_with_its_work)
     view_history_add(&h, &m->s);
     CHECK_EQ(h.first.ns, m->s.read_ns);
     CHECK(h.first.work == 100);
-    m->s.work_total = 0; /* if its work is not reported, it is not needed */
+    m->s.work_total = 0; /* this run reports no work, so the first task counts without it */
     m->s.work_done = 0;
     h = (struct view_history){ 0 };
     view_history_add(&h, &m->s);

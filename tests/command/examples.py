@@ -33,7 +33,7 @@ test -z "$2" || echo "$1" > "$2"
 """
 AUDIO = ("a.wav", "data/b.wav", "data/more/c.wav", "data/audio/d.wav", "talks/more/e.mp3", "talks/f.flac", "talks/g.mp3",
          "calls/h.wav", "clips/i.wav")
-# Only the demo model is in the tree, so its size is appended. The last --model-size counts.
+# Only the demo model is in the tree, so --model-size demo is appended. If an option is given twice, the last counts.
 WITH_DEMO_MODEL = """#!/bin/sh
 case "$0 $1" in *" transcribe" | *launcher*) set -- "$@" --model-size demo ;; esac
 exec {program} "$@"

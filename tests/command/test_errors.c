@@ -150,8 +150,8 @@ TEST(plugin_not_found)
                   "gpu-dispatch: cannot read worker plugin ./no.so: No such file or directory");
 }
 
-/* One line for the error, one for how many workers had it, and one for the run, instead of one for each worker, GPU and
- * task. */
+/* The command prints one line for the error, one for the number of workers that had it, and one for the run. It does
+ * not print a line for each worker, GPU and task. */
 TEST(a_program_that_is_not_a_worker)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:3 --worker /bin/true ::: 1 2");

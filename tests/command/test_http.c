@@ -94,7 +94,7 @@ TEST(every_page_needs_the_token_that_is_printed)
     }
 }
 
-/* The environments of the processes of a run, including the dispatcher. */
+/* No process of a run has the token in its environment, not even the dispatcher. */
 TEST(workers_do_not_get_the_token)
 {
     struct ran r =

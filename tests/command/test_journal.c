@@ -335,7 +335,7 @@ TEST(another_output_may_be_new)
     CHECK_STR(sh("cat o other | wc -l").out, "2\n");
 }
 
-/* This holds for any two names of the file, and before anything is written. */
+/* The run is refused for any two names of the same file, before anything is written. */
 TEST(one_file_for_two_things_is_refused)
 {
     need_journal();
@@ -507,7 +507,7 @@ TEST(an_interrupted_run_says_how_to_go_on)
 }
 
 /* A run is halted or interrupted. If the running tasks were the last ones, nothing is left to run. */
-TEST(a_run_that_ends_early_with_nothing_left_does_not_say_so)
+TEST(a_run_that_ends_early_with_nothing_left_gives_no_advice)
 {
     need_journal();
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --journal run.db --halt soon,done=2 " CMD "::: a b");
@@ -520,7 +520,7 @@ TEST(a_run_that_ends_early_with_nothing_left_does_not_say_so)
     CHECK_STR(r.out, "gpu-dispatch: journal run.db: 1 done\n");
 }
 
-/* The number is unknown while inputs may still arrive. */
+/* The number of tasks that are left is unknown while inputs may still arrive. */
 TEST(a_run_that_ends_before_its_input)
 {
     need_journal();
@@ -529,7 +529,7 @@ TEST(a_run_that_ends_before_its_input)
     CHECK_CONTAINS(r.err, "; to run what is left, if anything, run the same command with --resume\n");
 }
 
-/* These tasks get a record when they end, also in a file that not all runs wrote to. */
+/* Tasks that were left get a record when a later run ends them, also in a file that not all runs wrote to. */
 TEST(tasks_that_were_left_have_no_record)
 {
     need_journal();
@@ -624,7 +624,7 @@ TEST(no_other_files_are_left_next_to_a_journal)
 
 /* --- export ------------------------------------------------------------------------------------------------- */
 
-/* A spreadsheet would take these for formulas. Negative numbers are still allowed. */
+/* A spreadsheet would read these inputs as formulas. Negative numbers are still allowed. */
 TEST(csv_without_formulas)
 {
     need_journal();

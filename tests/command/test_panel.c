@@ -321,7 +321,8 @@ TEST(no_panel_if_quiet)
 
 /* --- without a terminal --------------------------------------------------------------------------- */
 
-/* A run of less than five seconds prints nothing more. How long a run takes depends on the machine. */
+/* A run of less than five seconds prints only its summary, and nothing with --quiet. How long a run takes depends on
+ * the machine. */
 TEST(a_short_run_prints_no_progress)
 {
     static const char *const styles[] = { "line --quiet", "panel --quiet", "none --quiet", "line" };

@@ -176,7 +176,7 @@ TEST(errors_of_a_stream_worker)
     CHECK_STR(r.err, "gpu-dispatch: task \"a\": bad file\ngpu-dispatch: task \"b\": bad file\n");
 }
 
-/* Runs a program that does this at its second task. Only the first process does so, and the run succeeds. */
+/* Runs a program that executes `deed` at its second task. Only its first process does so, and the run succeeds. */
 static void bad_once(const char *deed)
 {
     struct ran r = sh("cat > w.sh <<'end'\n"

@@ -294,7 +294,7 @@ TEST_UNUSED static void job_check_integrity(void)
     CHECK_EQ(sqlite3_close(db), SQLITE_OK);
 }
 
-/* Each line is complete and belongs to another input. */
+/* Checks that each line is complete, and that no two lines belong to the same input. */
 TEST_UNUSED static uint64_t job_check_output(const struct job *job)
 {
     struct finals f = { .job = job, .seen = calloc(job->n, 1) };

@@ -3,7 +3,7 @@
  * Every call that needs a resource (memory, memfd, mmap, eventfd, epoll, socket pair, pipe, process, thread) fails
  * once. A small run is repeated: first the 1st such call fails, then the 2nd, and so on, until a run makes fewer calls
  * than that. Each run must complete or end with a clean error. Every task that was taken must be final exactly once,
- * on_exit must be called exactly once, and no resource may be left. Then the same inside the workers.
+ * on_exit must be called exactly once, and no resource may be left. Then calls of the workers fail in the same way.
  */
 #include "base/fault.h"
 #include "crash/common.h"

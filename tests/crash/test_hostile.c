@@ -6,7 +6,7 @@
  *
  * Each seed is a separate short run. The hostile worker has the number 0. Its attacks are made by a thread and by the
  * process function itself. They use the layout of the shared memory, so they can write plausible false records (right
- * position, wrong attempt) as well as random bytes. Each process that replaces it is hostile too.
+ * position, wrong attempt) as well as random bytes. A process that replaces this worker is hostile too.
  *
  * test_hostile --seed N runs one seed; --seeds N runs N seeds.
  */

@@ -199,7 +199,7 @@ TEST_WITHIN(600, a_beginning_alone)
     drop();
 }
 
-/* Resumed by the command, from cuts all over the log. */
+/* The command resumes the run after the log was cut, at places all over the log. */
 TEST_WITHIN(600, resumed_from_a_cut_log)
 {
     make();

@@ -77,7 +77,7 @@ TEST(a_missing_directory)
     CHECK_EQ(job_lines("log"), 0);
 }
 
-/* Root may write anywhere. Then a file takes the place of the directory. */
+/* Root may write anywhere. So for root, a file takes the place of the directory. */
 TEST(a_directory_that_is_read_only)
 {
     const struct job job = { .n = 3 };

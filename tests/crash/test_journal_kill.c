@@ -134,7 +134,7 @@ static void kill_children_of(pid_t pid)
         fclose(f);
 }
 
-TEST_WITHIN(600, everybody_at_once)
+TEST_WITHIN(600, all_processes_at_once)
 {
     struct rng rng = { 5 };
     struct job job = { .n = 300, .burn_us = 20, .results = true };
@@ -153,7 +153,7 @@ TEST_WITHIN(600, everybody_at_once)
             killed++;
         else /* the run was done before that moment */
             CHECK_EQ(status, job_bad(&job));
-        job_resume_and_check(job, "everybody");
+        job_resume_and_check(job, "all processes");
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding files in large trees: deep ones, wide ones, and those with many directories. Making them takes most of the
- * time, so they are not among the unit tests.
+ * Finding files in large trees: deep ones, wide ones, and those with many directories. Making such trees takes long, so
+ * these tests are not among the unit tests.
  */
 #include <malloc.h>
 

@@ -8,9 +8,8 @@
  * die. Checks:
  *
  *   - delivered data is inside the region or inside the copy of the record, and is readable to its last byte
- *   - a success is accepted only from a record with the right position, task number and attempt: those of the task at
- *   the
- *     head of the worker's window (compared with the region itself and with this test's own list of assigned tasks)
+ *   - a success is accepted only from a record with the position, task number and attempt of the task at the head of
+ *     the worker's window (compared with the region itself and with this test's own list of assigned tasks)
  *   - every task is delivered exactly once by the end, whatever the workers wrote
  */
 #include <stdio.h>

@@ -35,14 +35,14 @@ $text
 END
 done
 
-# The functions that the headers declare; gd_plugin_worker() is the plugins' own.
+# The functions that the headers declare, except gd_plugin_worker(), which plugins define.
 declared() {
     sed -n 's,/\*.*,,; s/^[a-z].*[ *]\(gd_[a-z_]*\)(.*/\1/p' "$include"/gpu_dispatch/*.h |
         grep -v -e '_fn$' -e '^gd_plugin_worker$' | sort -u
 }
 exported() { sed -n 's/^ *\(gd_[a-z_]*\);$/\1/p' "$map" | sort -u; }
 
-only_in() { # only_in SIDE NAME: "<": declared and not exported; ">": the other way round
+only_in() { # only_in SIDE NAME: "<": declared and not exported; ">": exported and not declared
     names=$({ declared; echo ---; exported; } | awk -v want="$1" '
         /^---$/ { second = 1; next }
         !second { declared[$0] = 1; next }

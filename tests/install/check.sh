@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs a fresh build into a prefix of its own and uses it as a stranger would: through pkg-config, in C and in C++,
-# with the shared library and with the static one, with a worker of the program's own and with a plugin. Then every
-# program and library under the prefix, those of a wheel included, is looked at: what a machine of strangers may load must
-# be hardened, stripped, and free of paths of the person who built it.
+# Installs a fresh build into a temporary prefix and uses it as a user would: through pkg-config, in C and in C++, with
+# the shared and with the static library, with a worker in the program itself and with a plugin. Then checks every
+# program and library under the prefix, including those of a wheel: they must be hardened, stripped, and free of paths
+# of the person who built them.
 # usage: check.sh SOURCE_DIR CC CXX|none
 set -u
 source=$1 cc=$2 cxx=$3
@@ -34,7 +34,7 @@ finish() {
     exit
 }
 
-build_and_install() { # with the transcription worker if whisper.cpp is there
+build_and_install() { # with the transcription worker if whisper.cpp is in the cache
     CC=$cc meson setup "$tmp/build" "$source" --prefix="$prefix" -Dtests=false -Dbench=false -Dexamples=false \
         -Dpython_install=true && "$source/tools/transcriber.sh" --cached "$tmp/build" &&
         ninja -C "$tmp/build" && meson install -C "$tmp/build" --no-rebuild
@@ -44,7 +44,7 @@ build_and_install() { # with the transcription worker if whisper.cpp is there
 
 elf_files() { find "$prefix" -type f -exec sh -c 'head -c 4 "$1" | grep -qa "^.ELF"' - {} \; -print; }
 
-each_elf() { # CHECK: that all pass it; names those that don't
+each_elf() { # CHECK: runs this check on every program and library, and names those that fail
     wrong=0
     for file in $(elf_files); do
         "$1" "$file" || { echo "${file#"$prefix"/}: $1 fails"; wrong=1; }
@@ -64,13 +64,13 @@ has_checked_copies() { ! ours "$1" || has_checked_call "$1"; }
 has_checked_call() { readelf -W --dyn-syms "$1" | grep -v __stack_chk | grep -q ' __[a-z]*_chk'; }
 has_marked_targets() { ! ours "$1" || [ "$(objdump -d "$1" | grep -Ec "$target")" -ge 10 ]; }
 is_stripped() { ! readelf -SW "$1" | grep -Eq ' \.(symtab|debug_info) '; }
-loads_from_its_own_places() { # $ORIGIN, or where a system keeps what is its own (CUDA)
+loads_only_from_its_own_places() { # from $ORIGIN, or from a directory of the system (CUDA)
     ! readelf -dW "$1" | sed -n 's/.*(R.*PATH).*\[\(.*\)\]/\1/p' | tr : '\n' | grep -v '^$ORIGIN' | grep -Ev '^/(usr|opt)/'
 }
-names_no_place_of_the_builder() { ! grep -aqF -e "$source/" -e "$tmp/build" -e /gpu_dispatch/whisper- -e /gpu_dispatch/build. "$1"; }
-static_is_clean() { names_no_place_of_the_builder "$libdir/libgpu_dispatch.a"; }
+has_no_path_of_the_builder() { ! grep -aqF -e "$source/" -e "$tmp/build" -e /gpu_dispatch/whisper- -e /gpu_dispatch/build. "$1"; }
+static_is_clean() { has_no_path_of_the_builder "$libdir/libgpu_dispatch.a"; }
 
-# What this compiler and C library can do.
+# Whether this compiler and C library check copies.
 # shellcheck disable=SC2086
 can_check_copies() {
     printf '#include <string.h>\n#include <stdlib.h>\nint main(int n, char **a) { char b[9]; memcpy(b, a[0], (size_t)n); return atoi(b); }' |
@@ -80,20 +80,20 @@ can_check_copies() {
 check_elf_files() {
     try "there are programs and libraries" test -n "$(elf_files)"
     for check in is_position_independent has_no_executable_stack has_read_only_tables has_guarded_stack is_stripped \
-        loads_from_its_own_places names_no_place_of_the_builder; do
-        try "every one $(echo $check | tr _ ' ')" each_elf $check
+        loads_only_from_its_own_places has_no_path_of_the_builder; do
+        try "every file $(echo $check | tr _ ' ')" each_elf $check
     done
-    ! can_check_copies || try "every one has checked copies" each_elf has_checked_copies
+    ! can_check_copies || try "every file has checked copies" each_elf has_checked_copies
     case $($cc -dumpmachine) in
     x86_64*) target='\<endbr64\>' ;;
     aarch64*) target='\<(paciasp|bti)\>' ;;
     *) target='' ;;
     esac
-    [ -z "$target" ] || try "every one has marked targets of jumps" each_elf has_marked_targets
-    try "the static library names no place of the builder" static_is_clean
+    [ -z "$target" ] || try "every file has marked targets of jumps" each_elf has_marked_targets
+    try "the static library has no path of the builder" static_is_clean
 }
 
-# The worker with what it links, as another user meets it: nothing comes from a directory of the builder's.
+# Checks that the worker loads whisper.cpp from its own directory or from the system, not from the build directories.
 transcriber_is_whole() { # WORKER
     needed=$(ldd "$1" | grep -E 'libwhisper|libggml')
     [ -n "$needed" ] || { echo "it links no whisper.cpp: $(ldd "$1")"; return 1; }
@@ -112,7 +112,7 @@ declared() { # the functions that the headers declare
     sed -n 's,/\*.*,,; s/^[a-z].*[ *]\(gd_[a-z_]*\)(.*/\1/p' "$prefix"/include/gpu_dispatch/*.h | grep -v '_fn$' | sort -u
 }
 
-explains_what_it_has() { # each of them is in the manual
+explains_what_it_has() { # each declared function is in the manual
     missing=0
     for name in $(declared); do
         grep -q "[ *]$name(" "$prefix/share/man/man3/libgpu_dispatch.3" || { echo "no $name in the manual"; missing=1; }
@@ -120,7 +120,7 @@ explains_what_it_has() { # each of them is in the manual
     return "$missing"
 }
 
-declares_what_it_has() { # each of them is exported
+declares_what_it_has() { # each declared function is exported
     missing=0
     for name in $(declared); do
         [ "$name" = gd_plugin_worker ] && continue
@@ -134,11 +134,11 @@ has_soname() {
     readelf -d "$libdir/libgpu_dispatch.so" | grep -q 'SONAME.*\[libgpu_dispatch\.so\.0\]'
 }
 
-stays_loaded() { # a thread of its own may be in it
+stays_loaded() { # because a thread of the library may still run its code
     readelf -d "$libdir/libgpu_dispatch.so" | grep -q 'FLAGS_1.*NODELETE'
 }
 
-# The compilers may be "ccache gcc" and pkg-config gives many words: split on purpose.
+# A compiler may be "ccache gcc", and pkg-config prints several words. They are split on purpose.
 # shellcheck disable=SC2046,SC2086
 build_c() { $cc -std=c17 $flags "$here/double.c" -o "$tmp/double_c" $(pkg-config --cflags --libs gpu_dispatch); }
 # shellcheck disable=SC2046,SC2086
@@ -146,7 +146,7 @@ build_cpp() {
     $cxx -std=c++17 $flags -x c++ "$here/double.c" -o "$tmp/double_cpp" $(pkg-config --cflags --libs gpu_dispatch)
 }
 # shellcheck disable=SC2046,SC2086
-build_static() { # all of the library, with the others that it says it needs
+build_static() { # links the whole static library, and the libraries that pkg-config lists for it
     $cc -std=c17 $flags "$here/double.c" -o "$tmp/double_static" $(pkg-config --cflags gpu_dispatch) \
         -Wl,--whole-archive "$libdir/libgpu_dispatch.a" -Wl,--no-whole-archive \
         $(pkg-config --static --libs gpu_dispatch | sed 's/-lgpu_dispatch//')
@@ -182,13 +182,13 @@ try "is never unloaded" stays_loaded
 try "manual explains what the headers declare" explains_what_it_has
 try "manual page" test -f "$prefix/share/man/man3/libgpu_dispatch.3"
 try "command is installed" test "$("$prefix/bin/gpu-dispatch" run --gpus sim:2 -k --quiet echo got {} ::: a b)" = "$(printf 'got a\ngot b')"
-try "its manual pages" test -f "$prefix/share/man/man1/gpu-dispatch.1" -a -f "$prefix/share/man/man1/gpu-dispatch-run.1"
+try "the manual pages of the command are installed" test -f "$prefix/share/man/man1/gpu-dispatch.1" -a -f "$prefix/share/man/man1/gpu-dispatch-run.1"
 try "its completions" test -f "$prefix/share/bash-completion/completions/gpu-dispatch" -a -f "$prefix/share/zsh/site-functions/_gpu-dispatch"
-try "licence and notices" test -f "$prefix/share/doc/gpu_dispatch/LICENSE" -a -f "$prefix/share/doc/gpu_dispatch/THIRD-PARTY.md"
+try "licence and notices are installed" test -f "$prefix/share/doc/gpu_dispatch/LICENSE" -a -f "$prefix/share/doc/gpu_dispatch/THIRD-PARTY.md"
 check_elf_files
 for worker in $(find "$prefix" -name transcribe.so); do
     try "transcriber finds its libraries beside it: ${worker#"$prefix"/}" transcriber_is_whole "$worker"
-    try "and its licence" test -f "$(dirname "$worker")/../../share/doc/gpu_dispatch/LICENSE.whisper.cpp" -o ! -f "$(dirname "$worker")/libwhisper.so.1"
+    try "the licence of whisper.cpp is installed" test -f "$(dirname "$worker")/../../share/doc/gpu_dispatch/LICENSE.whisper.cpp" -o ! -f "$(dirname "$worker")/libwhisper.so.1"
 done
 try "host is installed" test -x "$prefix/libexec/gpu_dispatch/gpu-dispatch-host"
 try "build in C" build_c

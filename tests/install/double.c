@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An outside program: what a user writes against the installed headers, in words that are both C17 and C++17. It
- * doubles numbers on two simulated devices, with its own worker or, given a path, with a plugin's, and checks each.
+ * A program as a user would write it, with the installed headers. It is valid C17 and valid C++17. It doubles numbers
+ * on two simulated devices and checks each result. The worker is its own, or that of a plugin if a path is given.
  *
  * usage: double [PLUGIN]
  */
@@ -23,7 +23,7 @@ struct run {
 static int next_number(void *user, struct gd_item *item)
 {
     struct run *run = (struct run *)user;
-    static int number; /* copied when we return */
+    static int number; /* the library copies it after this call */
     if (run->next == N_TASKS)
         return 0;
     number = run->next++;

@@ -456,7 +456,7 @@ TEST(the_path_from_the_journal_to_a_file)
 
 /* --- records that wait --- */
 
-TEST(a_full_queue_is_not_kept_until_the_window_is_over)
+TEST(a_full_queue_is_written_before_the_window_is_over)
 {
     directory_enter();
     struct job job = JOB("");

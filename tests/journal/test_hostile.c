@@ -240,7 +240,7 @@ TEST_WITHIN(300, thousands_of_runs_and_of_classes)
     check_resuming("many");
 }
 
-/* An infinite or undefined figure is written as null or 0, because JSON has no word for it. */
+/* An infinite or undefined figure is written as null or 0, because JSON cannot express it. */
 TEST(infinity_is_not_written_as_json)
 {
     make_journal();

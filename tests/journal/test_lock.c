@@ -62,7 +62,8 @@ TEST(a_fork_of_a_dead_process_holds_nothing)
     free_after_a_fork(fork);
 }
 
-/* If no handler closed the descriptor, the lock is still there. The holder's id in it shows that it is invalid. */
+/* If no handler closed the descriptor, the file is still locked. But it names a holder that is dead, so the lock is
+ * invalid. */
 TEST(a_fork_that_ran_no_handlers_holds_nothing)
 {
     free_after_a_fork(fork_bare);

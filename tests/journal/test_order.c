@@ -30,13 +30,13 @@ TEST_WITHIN(300, ctrl_c_while_the_journal_is_indexed)
                         "--resume --stream sh w.sh < turned 2> said");
     CHECK_EQ(read(held, &byte, 1), 1);
     CHECK_EQ(kill(run.pid, SIGINT), 0);
-    await_lines(said, 1); /* that it was interrupted */
+    await_lines(said, 1); /* the message that it was interrupted */
     CHECK_EQ(write(go, "x", 1), 1);
     CHECK_EQ(sh_wait(run).status, 130);
 }
 
 /* Without an interruption the run goes on normally. */
-TEST_WITHIN(300, a_list_turned_round)
+TEST_WITHIN(300, a_reversed_list)
 {
     CHECK_EQ(sh(PROGRAM MAKE).status, 0);
     struct ran r = sh(RUN_TASKS "--resume --output o --stream sh w.sh < turned; wc -l < o");

@@ -175,7 +175,7 @@ TEST(the_window_drops_rows_that_are_far_behind)
     gd__free(w);
 }
 
-TEST(the_window_knows_its_gaps)
+TEST(the_window_does_not_have_rows_that_were_not_added)
 {
     struct gd__window *w = gd__window_new();
     for (uint64_t id = 10; id < 1000; id += 10) {
@@ -277,7 +277,7 @@ TEST(the_index_finds_every_row_once)
     struct gd__index *x = index_of(MANY, itself, NULL);
     struct gd__row row;
     for (uint64_t i = 1; i <= MANY; i++) {
-        const uint64_t id = i * 7919 % (MANY + 1); /* and 100001 have no common divisor */
+        const uint64_t id = i * 7919 % (MANY + 1); /* 7919 and 100001 have no common divisor */
         const struct gd__row wanted = row_of(id, id, 0);
         CHECK(id == 0 || take_indexed(x, id, 0, &row));
         CHECK(id == 0 || same(&row, &wanted));
@@ -322,7 +322,7 @@ TEST(the_index_copes_with_equal_rows)
     gd__index_close(&x);
 }
 
-TEST(the_index_gives_pairs_twice)
+TEST(the_index_gives_both_of_two_equal_rows)
 {
     directory_enter();
     struct gd__index *x = index_of(100000, in_pairs, NULL);

@@ -335,7 +335,7 @@ static int place_by_weight(void *user, uint64_t task_id, uint64_t weight, unsign
 }
 
 /* With a journal, weights reach the scheduler in another way. */
-TEST(placement_knows_numbers_and_weights)
+TEST(placement_gets_numbers_and_weights)
 {
     struct job first = JOB("run.db"), second = JOB("run.db");
     directory_enter();

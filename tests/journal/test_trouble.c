@@ -336,7 +336,7 @@ static void watch_files(void)
     CHECK_EQ(sqlite3_vfs_register(&watched, 1), SQLITE_OK);
 }
 
-/* The records are written among new ones, in one group. There is also no memory for all their pages. */
+/* One group has new records and records that replace others. SQLite must not hold all their pages in memory either. */
 TEST(records_that_replace_others_need_only_the_journals_disk)
 {
     enum { OLD = 3000, NEW = 6000 };
@@ -360,7 +360,7 @@ TEST(records_that_replace_others_need_only_the_journals_disk)
     watch_files();
     sqlite3_memory_highwater(1);
     CHECK_EQ(job_run(&job), 0);
-    CHECK_LT(sqlite3_memory_highwater(0), 8 << 20); /* 6, of which 4 are caches; with those pages 11 */
+    CHECK_LT(sqlite3_memory_highwater(0), 8 << 20); /* it is 6 MiB, 4 of them caches; with all pages it would be 11 */
     CHECK_EQ(job.closed, 0);
     CHECK_EQ(n_nameless, 0);
     CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT input), sum(run = 1), sum(version = '2') FROM task"),
@@ -372,7 +372,7 @@ TEST(records_that_replace_others_need_only_the_journals_disk)
 static void break_journal(struct job *job, const struct gd_report *r)
 {
     (void)r;
-    if (job->done + job->failed == 100) { /* the file that SQLite writes to was removed */
+    if (job->done + job->failed == 100) { /* after that, no record can be written */
         job_sql("run.db", "DROP TABLE task");
     }
 }

@@ -1,4 +1,4 @@
-/* A module for the tests of value.c and view.c: their functions, as near to C as Python can call them.
+/* A module for the tests of value.c and view.c. Python calls their functions through it.
  *
  * Built with their files and with a small VIEW_MOST, VIEW_CACHE_MOST and VIEW_CACHE_BYTES, so that the limits can be
  * reached.
@@ -101,7 +101,7 @@ static PyObject *count(PyObject *module, PyObject *nothing)
                          (Py_ssize_t)counts.cached, "cached_bytes", (Py_ssize_t)counts.cached_bytes);
 }
 
-/* small_ns(object, n): nanoseconds for value_small() and value_read(), each of n times. */
+/* small_ns(object, n): nanoseconds for n calls of value_small() and n calls of value_read(). */
 static PyObject *small_ns(PyObject *module, PyObject *arguments)
 {
     PyObject *object;

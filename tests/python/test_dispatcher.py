@@ -850,8 +850,8 @@ def test_items_and_results_are_released_after_an_exception(how):
 
 
 def least_growth(counts):
-    """The smallest growth from one count to the next. A leak is in every one. Other work of this process (pytest
-    receives the names of the next tests) is in one only."""
+    """The smallest growth from one count to the next. A leak is in every growth. Other work of this process (pytest
+    receives the names of the next tests) is in one growth only."""
     return min(b - a for a, b in zip(counts, counts[1:]))
 
 

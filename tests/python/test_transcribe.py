@@ -306,7 +306,7 @@ count = 0
 def handler(number, frame):
     global count
     count += 1
-    os.write(1, b"interrupt %d\\n" % count)  # in one piece, as others write there too
+    os.write(1, b"interrupt %d\\n" % count)  # in one write, because other processes write there too
 signal.signal(signal.SIGINT, handler)
 print("ready", os.getpid(), flush=True)
 print("ends after", sys.stdin.readline().strip(), count, flush=True)
@@ -332,7 +332,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_command_once(patient: None, tmp_path: 
     child.sendintr()
     child.expect_exact("interrupt 1")
     child.sendline("one")
-    child.expect_exact("ends after one 1")  # a second would have come before the line was read
+    child.expect_exact("ends after one 1")  # a second SIGINT would have come before the line was read
     child.expect_exact("code 130")
     child.expect(pexpect.EOF)
     child.close()
@@ -609,7 +609,7 @@ def test_launcher_is_the_command(fake: Path, monkeypatch: pytest.MonkeyPatch, ho
     words = ["--input-dir", "data/audio", "--gpus", "0,1,2", "--model-size", "large-v3"]
     done = subprocess.run([sys.executable, *name, *words], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (5, "here\n"), done.stderr
-    assert arguments_once(fake) == words  # the command knows from its name that it is to transcribe
+    assert arguments_once(fake) == words  # "transcribe" is not passed: launcher_multigpu always transcribes
 
 
 def test_launcher_without_a_command(monkeypatch: pytest.MonkeyPatch) -> None:

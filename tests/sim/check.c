@@ -14,8 +14,13 @@ static bool on_time(const struct sim *s)
 
 /* --- effects --- */
 
-/* How many tasks a worker may be handed: as many as configured, or one batch; or, if tasks are short or there is no
- * other worker, two batches and as many short tasks as take 200 us. */
+/* The most tasks that a worker may hold. The first row that applies counts.
+ *
+ *   tasks have priorities                     a batch; at least window_min
+ *   a window is configured                    the window; at least a batch
+ *   tasks are short, or there is one worker   two batches, and as many tasks as take 200 us; at least window_min
+ *   otherwise                                 a batch; at least window_min
+ */
 static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -71,8 +76,8 @@ static uint64_t thawed(const struct sim *s, uint64_t at)
 
 /* --- the order in which tasks start --- */
 
-/* Since when the tasks of w's window have waited behind a running task, as far as the dispatcher can know; GD__NEVER if
- * they do not. */
+/* The time at which the tasks of w's window began to wait behind a running task, as far as the dispatcher can know.
+ * GD__NEVER: they do not wait behind one. */
 static uint64_t behind_since(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
@@ -82,8 +87,8 @@ static uint64_t behind_since(const struct sim *s, unsigned w)
     return gd__max64(p->start_ns, worker->head_since);
 }
 
-/* No task starts while an earlier one of the same priority has waited behind a running task for more than 1 ms. Tasks
- * that are claimed are as good as started. */
+/* Checks that no task starts while an earlier one of the same priority has waited behind a running task for more than
+ * 1 ms. Claimed tasks count as started. */
 void check_begin(struct sim *s, unsigned w, uint64_t id)
 {
     const struct gd__sched *sched = &s->sched;
@@ -105,7 +110,7 @@ void check_begin(struct sim *s, unsigned w, uint64_t id)
 
 /* --- deadlines --- */
 
-/* The least time limit in the batch at head. */
+/* The shortest time limit in the batch at head. */
 static uint64_t head_limit(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
@@ -595,7 +600,7 @@ static uint64_t spare(const struct sim *s, unsigned w)
     return kept < worker->tail ? worker->tail - kept : 0;
 }
 
-/* No worker holds a task it has not begun while one of a higher priority waits. */
+/* Checks that no worker holds a task that it has not begun while a task of a higher priority waits. */
 static void check_priorities(struct sim *s)
 {
     const struct gd__sched *sched = &s->sched;

@@ -174,7 +174,7 @@ static uint64_t own_cpus(void)
     return cpus;
 }
 
-/* "0,1"; "wrong" if the ways to ask do not agree. */
+/* Writes "0,1", or "wrong" if gd_worker_gpu_ids(), struct gd_setup and the environment do not agree. */
 static void write_gpu_ids(const struct gd_worker *w, char *out, size_t size)
 {
     size_t n = 0, used = 0;

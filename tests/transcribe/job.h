@@ -22,7 +22,7 @@ enum { MOST_FILES = 64, MOST_TEXT = 4096 };
 
 /* One run: files in, a result or an error for each. */
 struct job {
-    const char *gpus, *settings; /* settings: lines besides that of the model */
+    const char *gpus, *settings; /* settings: all lines except the model's */
     const char *model;           /* NULL: the demo model */
     char files[MOST_FILES][PATH_MAX];
     size_t n_files, given;

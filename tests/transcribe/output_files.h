@@ -83,7 +83,7 @@ TEST_UNUSED static bool is_there(const char *path)
     return lstat(path, &st) == 0;
 }
 
-/* Root may write anywhere, so this runs as another user. */
+/* Root may write anywhere, so a case that runs as root changes to another user. */
 TEST_UNUSED static void become_nobody(void)
 {
     if (geteuid() == 0 && seteuid(65534) < 0)

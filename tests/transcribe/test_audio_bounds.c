@@ -127,7 +127,7 @@ TEST(reads_of_any_size)
     }
 }
 
-/* Opening decodes nothing and starts no thread. The first read starts one thread, which gets no signals. */
+/* Opening decodes on the calling thread. The first read starts another thread, which gets no signals. */
 static volatile pthread_t handled_by;
 
 static void note_thread(int signo)

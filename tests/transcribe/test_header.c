@@ -41,8 +41,8 @@ TEST(lengths_that_mean_not_known)
     }
 }
 
-/* Between those values a length is valid. */
-TEST(lengths_that_are_meant)
+/* Lengths between the placeholders of the test above are valid. */
+TEST(lengths_that_are_valid)
 {
     static const uint32_t told[] = { 32002, 0x40000000, 0x7ffe0000, 0x80000002, 0xfff00000 };
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
@@ -181,7 +181,7 @@ TEST(a_flac)
     drop(&m);
 }
 
-TEST(a_flac_that_does_not_know_its_length)
+TEST(a_flac_without_a_length)
 {
     struct made m = { 0 };
     put_flac(&m, 44100, 1, 0);
@@ -337,7 +337,7 @@ TEST(the_table_of_an_mp3_is_used)
     drop(&m);
 }
 
-TEST(the_other_table)
+TEST(a_vbri_table)
 {
     struct made m = { 0 }, t = { 0 };
     put_text(&t, "VBRI");

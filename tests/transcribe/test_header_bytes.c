@@ -89,7 +89,7 @@ static uint8_t *before_a_wall(const uint8_t *bytes, size_t n)
     return place[turn] + WALL - n;
 }
 
-/* Every beginning of a file, with every kind of file length, true or not. A read past the end crashes. */
+/* Parses every beginning of a file, with true and wrong lengths of the file. A read past the end crashes. */
 TEST(beginnings_of_every_length)
 {
     for (int kind = 0; kind < KINDS; kind++) {
@@ -206,7 +206,7 @@ TEST(data_further_on_is_read)
     drop(&m);
 }
 
-TEST(a_file_is_left_where_it_was)
+TEST(the_offset_of_an_open_file_does_not_change)
 {
     directory_enter();
     struct made m = make_kind(0);

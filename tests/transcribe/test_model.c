@@ -31,7 +31,7 @@ static void refused(const char *message)
     CHECK(model.path == NULL);
 }
 
-/* Refused with one size changed. */
+/* Checks that a model with this size changed is refused. */
 static void refused_size(int which, int32_t value, const char *message)
 {
     begin();
@@ -63,7 +63,7 @@ TEST(a_model_is_taken)
     CHECK(model.path == NULL);
 }
 
-TEST(layers_say_how_many_tensors_there_are)
+TEST(the_number_of_tensors_follows_from_the_layers)
 {
     directory_enter();
     begin();
@@ -305,7 +305,7 @@ TEST(paths_that_are_not_files)
     CHECK_EQ(tr_model_check(&model, ""), -1);
 }
 
-/* Headers of a hostile file: any byte changed. It may be accepted or refused, but must not crash. */
+/* Changes any byte of the header. The file may be accepted or refused, but the check must not crash. */
 TEST(any_byte_changed)
 {
     directory_enter();

@@ -190,7 +190,7 @@ TEST(where_the_command_puts_it)
         "mkdir -p 'it'\\''s \"here\" $(now)' && curl -L -o 'it'\\''s \"here\" $(now)'/ggml-tiny.en.bin https");
 }
 
-TEST(large_is_the_third)
+TEST(large_means_large_v3)
 {
     enter();
     CHECK_EQ(tr_model_find(&model, "large", NULL, NULL), -1);
@@ -341,7 +341,7 @@ TEST(correct_checksums_are_remembered)
     CHECK_EQ(find_demo(), 0);
 }
 
-/* It is also remembered under another name of the same directory, but not for another file. */
+/* A correct checksum is also remembered under another name of the same directory, but not for another file. */
 TEST(a_checksum_is_remembered_for_one_file)
 {
     enter();

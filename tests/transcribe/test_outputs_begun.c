@@ -119,7 +119,7 @@ TEST(a_full_disk_is_known_before_the_text)
     CHECK_EQ(umount2("out", MNT_DETACH), 0);
 }
 
-/* More text than can be spoken in that time. */
+/* The text is longer than what can be spoken in that time. */
 TEST(a_disk_that_is_full_in_the_end)
 {
     directory_enter();

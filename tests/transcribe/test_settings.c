@@ -57,7 +57,7 @@ TEST(a_model_is_enough)
     done();
 }
 
-TEST(without_a_model_there_is_nothing)
+TEST(a_model_is_required)
 {
     refused("", "no model");
     refused("model=", "no model");
@@ -66,7 +66,7 @@ TEST(without_a_model_there_is_nothing)
     CHECK_CONTAINS(gd__fail_text(), "no model");
 }
 
-TEST(every_member_goes_there_and_back)
+TEST(every_member_is_read_back)
 {
     const struct tr_settings all = {
         .model = "/models/ggml base.bin",
@@ -117,7 +117,7 @@ TEST(switches_one_by_one)
     done();
 }
 
-TEST(any_set_of_formats_goes_there_and_back)
+TEST(any_set_of_formats_is_read_back)
 {
     for (unsigned set = 1; set < 1u << TR_FORMATS; set++) {
         const struct tr_settings s = { .model = "m", .places.formats = set };
@@ -137,7 +137,7 @@ static void make_up(char *text, size_t most, unsigned *seed)
     text[n] = '\0';
 }
 
-TEST(any_string_goes_there_and_back)
+TEST(any_string_is_read_back)
 {
     unsigned seed = 1;
     char a[40], b[400], c[40];
@@ -155,7 +155,7 @@ TEST(any_string_goes_there_and_back)
     done();
 }
 
-TEST(temperatures_there_and_back)
+TEST(temperatures_are_read_back)
 {
     for (int i = 0; i <= 100; i++) {
         const struct tr_settings s = { .model = "m", .temperature = i / 100. };

@@ -404,7 +404,7 @@ TEST(a_hundred_hours)
     CHECK_STR(as(TR_SRT), "1\n100:00:00,000 --> 342:56:07,891\na\n\n");
 }
 
-TEST(a_cue_lasts)
+TEST(a_cue_has_a_duration)
 {
     add(1, 1, "a");
     CHECK_STR(as(TR_VTT), "WEBVTT\n\n00:00:01.000 --> 00:00:01.001\na\n");
@@ -498,7 +498,7 @@ TEST(lists_of_formats)
     CHECK_EQ(parsed("srt,all"), 31);
 }
 
-TEST(no_lists_of_formats)
+TEST(invalid_lists_of_formats)
 {
     static const char *const bad[] = { "", ",", "txt,", ",txt", "txt srt", "doc", "tx", "txtt", "alle" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -46,12 +46,12 @@ TEST(a_token_without_a_space_continues_the_word)
     CHECK_STR(JOINED(false, " un", "do", ",", " re", "do", "."), " undo,| redo.|");
 }
 
-TEST(the_first_needs_no_space)
+TEST(the_first_word_needs_no_space)
 {
     CHECK_STR(JOINED(false, "One", " two"), "One| two|");
 }
 
-TEST(tokens_without_text_are_nothing)
+TEST(tokens_without_text_are_ignored)
 {
     CHECK_STR(JOINED(false, "", " one", "", " two", ""), " one| two|");
     CHECK_STR(JOINED(false, "", ""), "");

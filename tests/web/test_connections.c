@@ -162,7 +162,7 @@ TEST(one_network_of_ipv6_is_one_client)
     web_connections_close(&s);
 }
 
-/* Otherwise a user of this machine could use many local addresses, each of them once. */
+/* All local addresses count as one client. Otherwise a user of this machine could use many of them, each once. */
 TEST(this_machine_is_one_client)
 {
     static const char *const from[] = { "127.0.0.1", "127.1.2.3", "::ffff:127.0.0.4", "127.255.0.1" };
@@ -203,7 +203,7 @@ TEST(strangers_do_not_replace_clients_with_the_token)
     web_connections_close(&s);
 }
 
-/* The server has not noticed yet, because it does not check a watcher that waits for events. */
+/* The server has not noticed the close yet, because it does not check a client that waits for events. */
 TEST(a_client_that_closed_its_connection_takes_no_place)
 {
     struct web_connections *s = open_with(4, 1, HOUR_MS, HOUR_MS);

@@ -245,7 +245,7 @@ TEST(records_that_never_ran)
 
 /* --- bounds ----------------------------------------------------------------------------- */
 
-/* In each step the longest task is long. */
+/* Every hundredth millisecond has long tasks, the others have short ones. So each step has some long tasks. */
 static void bursts(uint64_t i, struct gd_journal_record *r)
 {
     r->worker_id = (int)(i % 64);

@@ -26,7 +26,7 @@ static void check_status(const struct served *v, const char *method, const char 
 
 /* --- paths ------------------------------------------------------------------------- */
 
-TEST(paths_have_what_they_should)
+TEST(every_path_has_its_content)
 {
     static const struct {
         const char *path, *type, *within;
@@ -244,7 +244,7 @@ TEST(an_origin_has_to_be_our_own)
     serve_end(&v);
 }
 
-/* This holds on the loopback address too, because every user of this machine can reach it. */
+/* The token is needed on the loopback address too, because every user of this machine can reach that address. */
 TEST(everything_but_the_page_needs_the_token)
 {
     static const char *const paths[] = { "/api/stats", "/api/events", "/api/history",
@@ -473,7 +473,7 @@ TEST(closing_does_not_wait_for_clients)
     serve_end(&v);
 }
 
-/* A client that does not read is dropped once its socket is full. Others are served meanwhile. */
+/* A client that does not read is dropped when its socket is full. Others are served meanwhile. */
 TEST_WITHIN(120, a_client_that_does_not_read_is_dropped)
 {
     struct served v = { .run = made_up_new(64) };
@@ -507,7 +507,7 @@ TEST_WITHIN(120, a_client_that_does_not_read_is_dropped)
     serve_end(&v);
 }
 
-TEST(without_clients_it_hardly_samples)
+TEST(without_clients_the_run_is_read_once_a_second)
 {
     struct served v;
     struct timespec from, to;
@@ -602,7 +602,7 @@ static void begin_requests(const struct served *v, int *fds, size_t n)
     }
 }
 
-/* More clients than there is room for. Each sends a byte now and then, so that it does not count as idle. */
+/* There are more clients than the server has room for. Each sends a byte now and then, so that it is not idle. */
 TEST_WITHIN(120, slow_strangers_shut_no_client_out)
 {
     enum { SLOW = 600 };

@@ -1,4 +1,4 @@
-/* What the programs around the headers' examples share: three inputs, and a worker that gives each back. */
+/* Shared by the programs around the headers' examples: three inputs, and a worker whose result is its input. */
 #ifndef GD_TESTS_HEADERS_COMMON_H
 #define GD_TESTS_HEADERS_COMMON_H
 

@@ -1,4 +1,4 @@
-/* The run does not end before the example has seen it once: its pause lets the source go on. */
+/* The source waits until the example has read the run once and calls sleep(). So the run cannot end before that. */
 #include "common.h"
 
 #include <semaphore.h>

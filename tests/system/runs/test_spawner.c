@@ -5,7 +5,8 @@
 
 enum { LONG_MS = 50000 * TEST_SLOWDOWN }; /* a limit, so that no case waits for ever */
 
-/* A world whose callbacks only count. They run on a thread that struct world does not know. */
+/* A world whose callbacks only count. They run on the thread of the spawner, but the callbacks of struct world must run
+ * on the thread of the test. */
 struct spawned {
     struct world w; /* must be first: the source casts its argument to struct world */
     struct gd_spawner *s;

@@ -87,7 +87,7 @@ TEST(by_index)
     check_seen(&w, 2, (const char *[]){ "2,3", "0,1" }, (const char *[]){ "2,3", "0,1" });
     world_close(&w);
     open_on(&w, "4", "auto", 0);
-    setenv("CUDA_VISIBLE_DEVICES", "3,1", 1); /* the index is the machine's, not that of this list */
+    setenv("CUDA_VISIBLE_DEVICES", "3,1", 1); /* the index on this machine, not the position in this list */
     w.o.visible_devices = GD_VISIBLE_INDEX;
     check_seen(&w, 2, (const char *[]){ "0", "1" }, (const char *[]){ "3", "1" });
     world_close(&w);
@@ -104,7 +104,7 @@ TEST(numbers_without_devices)
     world_close(&w);
 }
 
-TEST(the_dispatcher_tells_the_devices_of_a_worker)
+TEST(the_dispatcher_returns_the_devices_of_a_worker)
 {
     struct world w;
     struct gd_dispatcher *d = NULL;
@@ -320,7 +320,7 @@ TEST(a_group_that_its_worker_lost)
     w.o.window = 1;
     world_add_many(&w, 1, (struct world_order){ .what = W_DEVICE_LOST, .tries = 2 });
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
-    w.o.placement = GD_PLACE_CHUNKS; /* the first half is the first group's */
+    w.o.placement = GD_PLACE_CHUNKS; /* the first half of the tasks is for the first group */
     w.o.total_tasks = 21;
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 21);

@@ -111,7 +111,7 @@ TEST(a_cleared_queue_is_empty_and_can_be_used_again)
 static uint32_t model[SMALL]; /* the slots that wait, in the order in which they start */
 static size_t n_model;
 
-/* The order, written down once more. */
+/* The expected order, written independently of the code under test. */
 static bool starts_before(uint32_t a, uint32_t b)
 {
     const struct gd__task *x = &sched.tasks[a], *y = &sched.tasks[b];

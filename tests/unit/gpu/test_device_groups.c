@@ -5,7 +5,7 @@
 #include "gpu/groups/connection.h"
 #include "support/devices.h"
 
-/* "0+1 2+3", and after it the devices that are left over: "0+1 | 2". An error is its code. */
+/* "0+1 2+3", and after it the devices that are left over: "0+1 | 2". On an error, the error code. */
 static const char *formed(struct gd_devices *list, unsigned k)
 {
     static char text[4096];
@@ -98,7 +98,7 @@ TEST(written_in_another_size)
     CHECK_EQ(atoi(simulated("4", "0+1", 1)), GD_E_INVALID);
 }
 
-TEST(devices_that_are_connected_alike_go_by_number)
+TEST(equally_connected_devices_are_grouped_in_their_order)
 {
     CHECK_STR(simulated("4", "auto", 1), "0 1 2 3");
     CHECK_STR(simulated("4", "auto", 2), "0+1 2+3");
@@ -145,7 +145,7 @@ TEST(nvlinks_are_counted)
 
 TEST(what_remains_stays_connected)
 {
-    /* All links are equal: 0-1, 0-2, 1-3. With 0+1 the rest, 2 and 3, would have none. */
+    /* All links are equal: 0-1, 0-2, 1-3. If 0+1 were a group, the rest, 2 and 3, would have no link. */
     use_nvml("4");
     setenv("FAKE_NVML_LINKS", "3-2,3-1,2-0", 1);
     CHECK_STR(nvidia(2), "0+2 1+3");

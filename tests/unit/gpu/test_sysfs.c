@@ -31,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static void put(const char *text, const ch
     fclose(f);
 }
 
-/* class/drm/<name>/device is a link to the PCI device, as in the real one. */
+/* class/drm/<name>/device is a link to the PCI device, as in a real sysfs. */
 static void put_drm(const char *name, const char *pci)
 {
     char path[512], target[512];

@@ -215,14 +215,14 @@ TEST(a_group_runs_near_all_of_its_devices)
     cpu_set_t ours, near;
     CHECK_EQ(sched_getaffinity(0, sizeof ours, &ours), 0);
     if (!CPU_ISSET(0, &ours) || !CPU_ISSET(1, &ours))
-        SKIP("CPUs 0 and 1 are not ours");
+        SKIP("this process may not use CPUs 0 and 1");
     const struct gd__chosen chosen[] = { { .id = 5, .at = 0 }, { .id = 6, .at = 1 } };
     const struct gd__group group = { .n = 2, .members = { 0, 1 } };
     CHECK_EQ(worker_of_two(GD_VENDOR_NVIDIA, GD_VISIBLE_UUID), 0);
     CHECK(!w.has_cpus);
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(gd__worker_group(&w, &made, chosen, &group, GD_VISIBLE_UUID), 0);
-        CHECK(!w.has_cpus); /* those near one of them are not known */
+        CHECK(!w.has_cpus); /* the CPUs near one of the devices are not known */
         CPU_ZERO(&near);
         CPU_SET(i, &near);
         gd__numa_set_cpus(&several[i], &near);

@@ -1,4 +1,4 @@
-/* In a library built without SQLite, every journal call fails and says so. */
+/* In a library built without SQLite, every journal call fails, and the error message gives the reason. */
 #include <gpu_dispatch/gpu_dispatch.h>
 
 #include "support/test.h"
