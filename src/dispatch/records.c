@@ -37,10 +37,10 @@ static bool is_result(unsigned kind)
 
 const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct gd__result_slot *r)
 {
-    if (!is_result(r->kind) && r->kind != GD__R_STARTED)
+    if (!is_result(r->kind) && r->kind != GD__R_STARTED && r->kind != GD__R_PARTIAL)
         return NULL;
     const struct gd__task *t = gd__sched_at(s, w, r->position);
-    if (!t || (is_result(r->kind) && r->position != s->workers[w].head))
+    if (!t || (r->kind != GD__R_STARTED && r->position != s->workers[w].head))
         return "it reported on a task that it does not have";
     if (gd__task_number(t) != r->task_id || t->attempt + 1 != r->attempt)
         return "it reported one task as another";
@@ -140,7 +140,7 @@ static void take_record(struct gd_dispatcher *d, struct gd__seat *seat, const st
         rc = take_started(d, seat, r);
     else if (!wrong && is_result(r->slot.kind))
         rc = take_result(d, seat, r);
-    else if (!wrong)
+    else if (!wrong && r->slot.kind != GD__R_PARTIAL) /* no callback takes partial results, so they are dropped */
         rc = take_lifecycle(d, seat, r);
     if (rc < 0)
         wrong = "it sent a report at the wrong time";

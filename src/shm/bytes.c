@@ -145,3 +145,8 @@ void gd__bytes_release(struct gd__bytes *b, uint64_t released)
         b->out_head++;
     }
 }
+
+bool gd__bytes_are_out(const struct gd__bytes *b)
+{
+    return b->out_head != b->out_tail;
+}

@@ -8,6 +8,7 @@
 #ifndef GD_SHM_BYTES_H
 #define GD_SHM_BYTES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct gd__bytes;
@@ -30,5 +31,6 @@ void gd__bytes_bind(struct gd__bytes *b, uint64_t offset, uint64_t record);
 
 /* Frees the blocks that the dispatcher has released. Call it before gd__bytes_alloc(). */
 void gd__bytes_release(struct gd__bytes *b, uint64_t released);
+bool gd__bytes_are_out(const struct gd__bytes *b); /* some blocks are bound to a record and not released */
 
 #endif

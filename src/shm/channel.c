@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,11 +44,25 @@ static int check_spec(const struct gd__channel_spec *spec)
     return 0;
 }
 
+static uint32_t cancel_places(const struct gd__worker_config *config)
+{
+    return config->concurrency == 0 || config->concurrency > GD__FLIGHT_MAX ? GD__FLIGHT_MAX : config->concurrency;
+}
+
+static uint64_t cancel_offset(const struct gd__worker_config *config)
+{
+    return whole_pages(GD__PAGE + config->task_capacity * sizeof(struct gd__task_slot));
+}
+
+static uint64_t args_offset(const struct gd__worker_config *config)
+{
+    return cancel_offset(config) + whole_pages(cancel_places(config) * sizeof(uint64_t));
+}
+
 static int open_regions(struct gd__channel *c, const struct gd__channel_spec *spec)
 {
     const struct gd__worker_config *config = &spec->config;
-    uint64_t args_offset = GD__PAGE + config->task_capacity * sizeof(struct gd__task_slot);
-    uint64_t size = whole_pages(args_offset + config->args_size);
+    uint64_t size = whole_pages(args_offset(config) + config->args_size);
     int code = gd__region_create(&c->tasks, "gpu_dispatch.tasks", size, size, GD__REGION_WE_WRITE);
     if (code < 0)
         return code;
@@ -64,6 +79,16 @@ static int open_bell(int *fd)
     return *fd < 0 ? gd__error_errno("eventfd") : 0;
 }
 
+static int open_task_bell(struct gd__channel *c)
+{
+    int pair[2];
+    if (GD__FAULT("socketpair") || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return gd__error_errno("socketpair");
+    c->task_bell = gd__fd_above_stdio(pair[0]);
+    c->task_bell_theirs = gd__fd_above_stdio(pair[1]);
+    return c->task_bell < 0 || c->task_bell_theirs < 0 ? gd__error_errno("cannot copy a descriptor") : 0;
+}
+
 static void set_views(struct gd__channel *c, const struct gd__worker_config *config)
 {
     char *tasks = c->tasks.base;
@@ -77,6 +102,8 @@ static void set_views(struct gd__channel *c, const struct gd__worker_config *con
     c->result_capacity = config->result_capacity;
     c->result_mask = config->result_capacity - 1;
     c->result_region_size = c->results.size;
+    c->cancel_at = (_Atomic uint64_t *)(void *)(tasks + cancel_offset(config));
+    c->cancel_places = cancel_places(config);
 }
 
 static void write_config(struct gd__channel *c, const struct gd__channel_spec *spec)
@@ -88,17 +115,19 @@ static void write_config(struct gd__channel *c, const struct gd__channel_spec *s
     config->task_region_size = c->tasks.size;
     config->result_region_size = c->results.size;
     config->data_offset = c->data_offset;
-    config->args_offset = GD__PAGE + config->task_capacity * sizeof(struct gd__task_slot);
+    config->cancel_offset = cancel_offset(config);
+    config->cancel_places = cancel_places(config);
+    config->args_offset = args_offset(config);
     if (config->args_size)
         memcpy((char *)c->tasks.base + config->args_offset, spec->args, config->args_size);
 }
 
 int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec)
 {
-    *c = (struct gd__channel){ .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1 };
+    *c = (struct gd__channel)GD__CHANNEL_NONE;
     int code;
     if ((code = check_spec(spec)) < 0 || (code = open_regions(c, spec)) < 0 ||
-        (code = open_bell(&c->result_bell)) < 0) {
+        (code = open_bell(&c->result_bell)) < 0 || (code = open_task_bell(c)) < 0) {
         gd__channel_close(c);
         return gd__error_context(code, "channel to worker %" PRId32, spec->config.worker_id);
     }
@@ -110,10 +139,13 @@ int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec)
 void gd__channel_close(struct gd__channel *c)
 {
     gd__fd_close(&c->result_bell);
+    gd__fd_close(&c->task_bell);
+    gd__fd_close(&c->task_bell_theirs);
     gd__region_close(&c->results);
     gd__region_close(&c->tasks);
     c->out = NULL;
     c->in = NULL;
+    c->cancel_at = NULL;
     c->task_slots = NULL;
     c->result_slots = NULL;
 }
@@ -123,6 +155,11 @@ void gd__channel_ring(struct gd__channel *c, uint32_t sleep)
     if (sleep != 1 && sleep == c->rung)
         return;
     c->rung = sleep;
+    if (atomic_load_explicit(&c->in->bell_kind, memory_order_relaxed) == GD__BELL_SOCKET) {
+        /* EAGAIN: it is rung already. After any other error the process has ended or is ending. */
+        (void)!send(c->task_bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return;
+    }
     atomic_fetch_add_explicit(&c->out->bell, 1, memory_order_release);
     syscall(SYS_futex, &c->out->bell, FUTEX_WAKE, 1, NULL, NULL, 0); /* never blocks, whatever the worker does */
 }
@@ -188,6 +225,14 @@ void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t release
 void gd__channel_cancel(struct gd__channel *c, uint64_t below)
 {
     atomic_store_explicit(&c->out->cancel, below, memory_order_release);
+}
+
+bool gd__channel_cancel_at(struct gd__channel *c, uint32_t place, uint64_t position)
+{
+    if (place >= c->cancel_places)
+        return false;
+    atomic_store_explicit(&c->cancel_at[place], position + 1, memory_order_release);
+    return true;
 }
 
 void gd__channel_stop(struct gd__channel *c)

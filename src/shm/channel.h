@@ -27,8 +27,11 @@ struct gd__channel_spec {
 
 struct gd__channel {
     struct gd__region tasks, results;
-    int result_bell; /* an eventfd that we only watch; -1: none */
+    int result_bell;      /* an eventfd that we only watch; -1: none */
+    int task_bell;        /* our end of the socket that rings the worker in flight mode */
+    int task_bell_theirs; /* the worker's end: close it after the boot message was sent */
     struct gd__task_header *out;
+    _Atomic uint64_t *cancel_at;
     const struct gd__result_header *in;
     struct gd__task_slot *task_slots;
     const struct gd__result_slot *result_slots;
@@ -36,6 +39,7 @@ struct gd__channel {
     uint64_t task_capacity, result_capacity;
     uint64_t data_offset; /* private copies: the worker can't change what we check against */
     uint64_t result_region_size;
+    uint32_t cancel_places;
     uint64_t task_tail;   /* next position to append at */
     uint64_t published;   /* the last `limit` we stored */
     uint64_t result_head; /* next result record to read */
@@ -43,10 +47,17 @@ struct gd__channel {
     uint32_t rung;        /* the last sleep of the worker that we rang for */
 };
 
-int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec);
-void gd__channel_close(struct gd__channel *c); /* may be called twice, and on a zeroed channel with fds -1 */
+#define GD__CHANNEL_NONE                                                                          \
+    {                                                                                             \
+        .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1, .task_bell = -1, \
+        .task_bell_theirs = -1                                                                    \
+    }
 
-/* Returns the slot to fill for the next task. Never fails: the caller keeps task_tail - finished <= task_capacity. */
+int gd__channel_open(struct gd__channel *c, const struct gd__channel_spec *spec);
+void gd__channel_close(struct gd__channel *c); /* may be called twice, and on GD__CHANNEL_NONE */
+
+/* Returns the slot to fill for the next task. Never fails: the caller keeps task_tail - finished <= task_capacity. In
+ * flight mode the caller keeps task_tail - started <= task_capacity, where `started` is from a STARTED record. */
 static inline struct gd__task_slot *gd__channel_append(struct gd__channel *c)
 {
     gd__will_write(&c->task_slots[(c->task_tail + GD__AHEAD) & c->task_mask]);
@@ -124,7 +135,9 @@ static inline bool gd__channel_has_result(const struct gd__channel *c)
 void gd__channel_done(struct gd__channel *c, uint64_t consumed, uint64_t released);
 
 void gd__channel_cancel(struct gd__channel *c, uint64_t below); /* sets `cancel`; the caller sends the socket byte */
-void gd__channel_stop(struct gd__channel *c);                   /* sets `stop` and rings */
+/* Likewise in flight mode, for the task of that position at that place. Returns false if there is no such place. */
+bool gd__channel_cancel_at(struct gd__channel *c, uint32_t place, uint64_t position);
+void gd__channel_stop(struct gd__channel *c); /* sets `stop` and rings */
 
 /* The progress that the worker reports. Positions are clamped to [from, task_tail], so they are safe to use. */
 struct gd__progress {
@@ -142,11 +155,14 @@ bool gd__channel_attached(const struct gd__channel *c);
 struct gd__port {
     struct gd__region tasks, results, arena;
     int result_bell;
+    int task_bell;  /* a socket; rings only after gd__port_use_socket() */
+    bool by_socket; /* gd__port_use_socket() was called */
     const struct gd__task_header *in;
     struct gd__result_header *out;
     const struct gd__task_slot *task_slots;
     struct gd__result_slot *result_slots;
     const struct gd__arena_header *arena_head;
+    const _Atomic uint64_t *cancel_at;
     struct gd__worker_config config; /* copied and checked */
     uint64_t task_mask, result_mask;
     uint64_t next;  /* next task position to claim */
@@ -168,6 +184,19 @@ void gd__port_close(struct gd__port *p);
 /* Waits (spins, then sleeps) until the task at position `next` may be claimed, or a stop is requested. Does not claim
  * it. Returns 1 if there is a task, or 0 if a stop was requested and no task is left. */
 int gd__port_wait(struct gd__port *p);
+
+bool gd__port_stopped(const struct gd__port *p); /* a stop was requested */
+
+/* From now on the dispatcher rings the socket task_bell instead of the futex. Call it before READY is sent. A caller
+ * that waits for task_bell and other descriptors at once does
+ *
+ *     gd__port_sleep(), check for everything, poll(), gd__port_awake(), and again
+ *
+ * gd__port_sleep() announces that this process is about to sleep, with a full fence after it. gd__port_awake() ends
+ * the sleep, and empties the socket if poll() found it readable. for_room: also ring when `released` has moved. */
+void gd__port_use_socket(struct gd__port *p);
+void gd__port_sleep(struct gd__port *p, bool for_room);
+void gd__port_awake(struct gd__port *p, bool rung);
 
 /* Returns 1 if there is a task to claim. Does not wait. */
 static inline int gd__port_poll(struct gd__port *p)

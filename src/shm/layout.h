@@ -6,7 +6,8 @@
  *   task region     the dispatcher writes, this worker reads (F_SEAL_FUTURE_WRITE)
  *     0      struct gd__task_header
  *     4096   struct gd__task_slot [task_capacity]           the task ring
- *     ...    setup arguments, args_size bytes
+ *     cancel_offset   _Atomic uint64_t [cancel_places]      flight mode: the task at each place that must stop
+ *     args_offset     setup arguments, args_size bytes
  *
  *   result region   this worker writes, the dispatcher reads
  *     0      struct gd__result_header
@@ -28,6 +29,18 @@
  * the other's store, so no position is both run and taken back. A worker whose claim fails (limit <= p after it) sets
  * claimed = p and waits.
  *
+ * Two modes. In serial mode (concurrency 1) a worker has one task or one batch at a time. Results come in the order of
+ * positions, and tasks below `cancel` must stop. In flight mode (concurrency 2 to GD__FLIGHT_MAX) up to `concurrency`
+ * tasks are in flight: begun and not finished. The mode follows from the number in the READY record.
+ *
+ *                      serial mode                           flight mode
+ *   STARTED records    only if config.report_start           for every task, before its code is called
+ *   order of results   that of positions                     any; a record has the task's place
+ *   task slot is free  when its result was committed         when `started` has passed it: the worker has copied it
+ *   cancelled          position < cancel                     cancel_at[place] == position + 1
+ *
+ * A place is a number below `concurrency`. The worker chooses one for each task that it begins. The result frees it.
+ *
  * Sleeping. A side that is about to sleep stores `sleeping` = n, does a full fence, checks once more for something to
  * do, and sleeps on its bell. It stores 0 when it is awake. A side that has published something does a full fence, and
  * rings the other's bell only if it reads sleeping != 0. n is 1, or the number of this sleep (2, 3, ..., then 2 again).
@@ -37,6 +50,9 @@
  *
  * The worker's bell is a futex, `bell` in the task header. The worker can wait on it but not write it. (It is not an
  * eventfd: both sides share its O_NONBLOCK flag, so a worker could fill it, make it block, and so stop the dispatcher.)
+ * A worker that also waits for other things sets `bell_kind` to GD__BELL_SOCKET in its header. Then the dispatcher
+ * rings by sending one byte on a socket, GD__FD_TASK_BELL, with MSG_DONTWAIT. This never blocks, whatever the worker
+ * does.
  * The dispatcher's bell is an eventfd. The dispatcher only watches it and never writes it.
  *
  * The dispatcher trusts nothing in the result region: it copies, then checks.
@@ -57,6 +73,7 @@
 #define GD__LINE           64u
 #define GD__EXTENT         (2u << 20) /* a huge page: see extents.h */
 #define GD__INLINE_MAX     24u        /* payloads and results of up to this many bytes travel in the slot */
+#define GD__FLIGHT_MAX     4096u      /* the most tasks in flight in one worker */
 
 /* The full fence of the protocol. ThreadSanitizer does not support fences, so it gets a read-modify-write instead. */
 #if defined(__SANITIZE_THREAD__)
@@ -145,6 +162,10 @@ struct gd__worker_config { /* set once, before the worker starts */
     uint32_t load_ahead;
     uint32_t n_gpus;
     int32_t gpu_ids[GD__GPUS_MOST]; /* all devices of the worker; the first is gpu_id */
+    uint32_t concurrency;   /* the most tasks in flight; 0: the worker decides */
+    uint32_t cancel_places; /* entries of cancel_at */
+    uint64_t cancel_offset; /* of cancel_at in the task region; a multiple of the page size */
+    uint64_t batch_wait_ns; /* how long a program that gathers tasks may wait for more: see worker/stream.c */
 };
 
 struct gd__task_header {
@@ -152,11 +173,16 @@ struct gd__task_header {
     alignas(GD__LINE) _Atomic uint64_t limit;    /* tasks at positions below this may be claimed */
     alignas(GD__LINE) _Atomic uint64_t consumed; /* result records below this have been read: their slots are free */
     _Atomic uint64_t released;                   /* the bytes of result records below this are free */
-    alignas(GD__LINE) _Atomic uint64_t cancel;   /* tasks at positions below this must stop */
+    alignas(GD__LINE) _Atomic uint64_t cancel;   /* serial mode: tasks at positions below this must stop */
     _Atomic uint32_t stop;                       /* 1: clean up and exit when no task is left below limit */
     alignas(GD__LINE) _Atomic uint32_t bell;     /* each ring adds 1; the worker sleeps on it */
 };
 _Static_assert(sizeof(struct gd__task_header) <= GD__PAGE, "task header fits its page");
+
+enum gd__bell_kind {
+    GD__BELL_FUTEX,  /* `bell` in the task header */
+    GD__BELL_SOCKET, /* GD__FD_TASK_BELL */
+};
 
 struct gd__result_header {
     uint64_t magic; /* written by the worker when it has mapped everything */
@@ -168,7 +194,8 @@ struct gd__result_header {
     _Atomic uint64_t loading;  /* load() was called for all positions below this; 0 without load() */
     _Atomic uint64_t start_ns; /* when position started - 1 was started */
     alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its bell */
-    _Atomic uint32_t wants_room;                 /* 1: it waits for room for results, not for a task */
+    _Atomic uint32_t wants_room;                 /* 1: it waits for room for results (in flight mode: also for it) */
+    _Atomic uint32_t bell_kind;                  /* enum gd__bell_kind */
 };
 _Static_assert(sizeof(struct gd__result_header) <= GD__PAGE, "result header fits its page");
 
@@ -183,9 +210,10 @@ struct gd__arena_header {
 #define GD__READY_LOADS      UINT64_C(2) /* it has load(), so it needs tasks ahead of time */
 
 enum gd__record_kind {
-    GD__R_READY = 1,      /* setup done; position: GD__READY_... flags */
+    GD__R_READY = 1,      /* setup done; position: GD__READY_... flags; attempt: the most tasks in flight (>= 1) */
     GD__R_SETUP_FAILED,   /* bytes: the error message */
-    GD__R_STARTED,        /* position, task_id, attempt, start_ns */
+    GD__R_STARTED,        /* position, place, task_id, attempt, start_ns */
+    GD__R_PARTIAL,        /* bytes: a part of the result; the task goes on. Serial mode: only for the task at head */
     GD__R_SUCCESS,        /* bytes: the result */
     GD__R_ERROR,          /* bytes: the error message; the task may be retried */
     GD__R_ERROR_FINAL,    /* bytes: the error message */
@@ -200,11 +228,13 @@ enum gd__record_kind {
     GD__R_KINDS
 };
 
-/* Results come in the order of positions. */
 struct gd__result_slot {
     uint8_t kind;        /* enum gd__record_kind */
     uint8_t inline_size; /* result bytes in the slot; 0xff: they are at offset, size */
-    uint16_t safe_batch; /* non-zero: the largest batch that did not run out of memory */
+    union {
+        uint16_t safe_batch; /* serial mode; non-zero: the largest batch that did not run out of memory */
+        uint16_t place;      /* flight mode: of STARTED, PARTIAL and results */
+    };
     uint32_t attempt;
     uint64_t position;
     uint64_t start_ns;
@@ -231,7 +261,15 @@ _Static_assert(sizeof(struct gd__result_slot) == 64, "a result slot is one cache
 /* The name of the worker's process. All processes that it starts inherit it, so the dispatcher can find those that the
  * worker leaves behind. The adapter for commands appends ":TASK.ATTEMPT" to it. See dispatch/workers/strays.c. */
 #define GD__PROCESS_ENV "GPU_DISPATCH_PROCESS"
-enum gd__boot_fd { GD__FD_TASKS, GD__FD_RESULTS, GD__FD_ARENA, GD__FD_RESULT_BELL, GD__FD_DISPATCHER, GD__BOOT_FDS };
+enum gd__boot_fd {
+    GD__FD_TASKS,
+    GD__FD_RESULTS,
+    GD__FD_ARENA,
+    GD__FD_RESULT_BELL,
+    GD__FD_DISPATCHER,
+    GD__FD_TASK_BELL,
+    GD__BOOT_FDS
+};
 struct gd__boot {
     uint64_t magic; /* GD__TASK_MAGIC */
     uint32_t version;

@@ -12,8 +12,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -61,7 +63,9 @@ static int check_config(const struct gd__port *p)
                 c->arena_size == p->arena.size && is_capacity(c->task_capacity) && is_capacity(c->result_capacity) &&
                 fits(GD__PAGE, c->task_capacity, sizeof(struct gd__task_slot), p->tasks.size) &&
                 fits(GD__PAGE, c->result_capacity, sizeof(struct gd__result_slot), c->data_offset) &&
-                c->data_offset < p->results.size && fits(c->args_offset, c->args_size, 1, p->tasks.size);
+                c->data_offset < p->results.size && fits(c->args_offset, c->args_size, 1, p->tasks.size) &&
+                c->cancel_offset % GD__PAGE == 0 && c->cancel_places > 0 && c->cancel_places <= GD__FLIGHT_MAX &&
+                fits(c->cancel_offset, c->cancel_places, sizeof(uint64_t), p->tasks.size);
     return good ? 0 : gd__error(GD_E_PROTOCOL, "the dispatcher's configuration is invalid");
 }
 
@@ -94,6 +98,7 @@ int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds
         .results = GD__REGION_NONE,
         .arena = GD__REGION_NONE,
         .result_bell = fds[GD__FD_RESULT_BELL],
+        .task_bell = fds[GD__FD_TASK_BELL],
     };
     int code = attach_regions(p, boot, fds);
     int boot_code = check_boot(boot); /* its message is preferred, because it is more exact */
@@ -107,6 +112,7 @@ int gd__port_open(struct gd__port *p, const struct gd__boot *boot, const int fds
     if ((code = gd__bytes_open(&p->bytes, p->config.data_offset, p->results.size)) < 0)
         goto fail;
     gd__extents_open(&p->extents, &p->results);
+    p->cancel_at = (const _Atomic uint64_t *)(const void *)((const char *)p->tasks.base + p->config.cancel_offset);
     p->task_mask = p->config.task_capacity - 1;
     p->result_mask = p->config.result_capacity - 1;
     p->out->version = GD__LAYOUT_VERSION;
@@ -126,6 +132,7 @@ void gd__port_close(struct gd__port *p)
     gd__region_close(&p->results);
     gd__region_close(&p->tasks);
     gd__fd_close(&p->result_bell);
+    gd__fd_close(&p->task_bell);
 }
 
 /* ---- ringing and sleeping ---- */
@@ -151,9 +158,26 @@ void gd__port_ring(struct gd__port *p, uint32_t sleep)
         cut_off("cannot wake the dispatcher");
 }
 
-/* Sleeps until the bell's count is no longer `heard`. May return early: the caller checks again. */
+static void empty_socket(const struct gd__port *p)
+{
+    char byte;
+    while (recv(p->task_bell, &byte, 1, MSG_DONTWAIT) > 0)
+        ;
+}
+
+/* Sleeps until the bell's count is no longer `heard`, or the socket was rung. May return early: the caller checks
+ * again. */
 static void await_bell(const struct gd__port *p, uint32_t heard)
 {
+    if (p->by_socket) {
+        struct pollfd bell = { .fd = p->task_bell, .events = POLLIN };
+        if (poll(&bell, 1, -1) < 0 && errno != EINTR)
+            cut_off("cannot wait for tasks");
+        if (bell.revents & (POLLNVAL | POLLERR))
+            cut_off("cannot wait for tasks");
+        empty_socket(p);
+        return;
+    }
     if (syscall(SYS_futex, &p->in->bell, FUTEX_WAIT, heard, NULL, NULL, 0) < 0 && errno != EAGAIN && errno != EINTR)
         cut_off("cannot wait for tasks");
 }
@@ -195,7 +219,28 @@ static void sleep_until(struct gd__port *p, ready_fn *ready, uint64_t was, bool 
     atomic_store_explicit(&p->out->sleeping, 0, memory_order_relaxed);
 }
 
-static bool stopped(const struct gd__port *p)
+void gd__port_use_socket(struct gd__port *p)
+{
+    p->by_socket = true;
+    atomic_store_explicit(&p->out->bell_kind, GD__BELL_SOCKET, memory_order_release);
+}
+
+void gd__port_sleep(struct gd__port *p, bool for_room)
+{
+    atomic_store_explicit(&p->out->wants_room, for_room, memory_order_relaxed);
+    p->sleep = gd__next_sleep(p->sleep);
+    atomic_store_explicit(&p->out->sleeping, p->sleep, memory_order_relaxed);
+    gd__full_fence(); /* pairs with gd__channel_wake()'s: it sees us asleep, or we see what it published */
+}
+
+void gd__port_awake(struct gd__port *p, bool rung)
+{
+    atomic_store_explicit(&p->out->sleeping, 0, memory_order_relaxed);
+    if (rung)
+        empty_socket(p);
+}
+
+bool gd__port_stopped(const struct gd__port *p)
 {
     return atomic_load_explicit(&p->in->stop, memory_order_acquire) != 0;
 }
@@ -203,7 +248,7 @@ static bool stopped(const struct gd__port *p)
 static bool has_task_or_stop(struct gd__port *p, uint64_t was)
 {
     (void)was;
-    return gd__port_poll(p) || stopped(p);
+    return gd__port_poll(p) || gd__port_stopped(p);
 }
 
 int gd__port_wait(struct gd__port *p)

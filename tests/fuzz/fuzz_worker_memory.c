@@ -59,7 +59,7 @@ static void touch(const void *bytes, uint64_t size)
 
 static void open_memory(struct gd__channel *c)
 {
-    *c = (struct gd__channel){ .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1 };
+    *c = (struct gd__channel)GD__CHANNEL_NONE;
     c->tasks.base = aligned_alloc(GD__PAGE, (TASKS_SIZE + GD__PAGE - 1) / GD__PAGE * GD__PAGE);
     c->results.base = aligned_alloc(GD__PAGE, REGION_SIZE);
     MUST(c->tasks.base && c->results.base);

@@ -19,6 +19,10 @@
 #define RESULT_ADDRESS_SPACE     (UINT64_C(1) << 36)
 #define RESULT_ADDRESS_SPACE_ALL (UINT64_C(1) << 45)
 
+/* The most tasks in flight in one worker. The scheduler hands out one task (or batch) at a time, so workers that could
+ * have more in flight get one at a time too. */
+#define CONCURRENCY 1
+
 /* --- the environment of a worker --- */
 
 enum { N_OWN_VARIABLES = 6, N_SET = N_OWN_VARIABLES + GD__DEVICE_VARIABLES, VARIABLE_MAX = GD__PROCESS_NAME_MAX };
@@ -117,6 +121,8 @@ static int open_channel(struct gd_dispatcher *d, struct gd__seat *seat)
             .io_threads = d->o.io_threads,
             .load_ahead = d->o.load_ahead,
             .n_gpus = (uint32_t)device->n_gpus,
+            .concurrency = CONCURRENCY,
+            .batch_wait_ns = (uint64_t)d->o.batch_wait_us * 1000,
         },
         .args = d->o.setup_args,
         .result_bytes = RESULT_ADDRESS_SPACE_ALL / d->n_workers < RESULT_ADDRESS_SPACE
@@ -162,8 +168,9 @@ static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat,
         .arena_size = arena->size,
     };
     const int fds[GD__BOOT_FDS] = {
-        [GD__FD_TASKS] = c->tasks.fd,          [GD__FD_RESULTS] = c->results.fd, [GD__FD_ARENA] = arena->fd,
-        [GD__FD_RESULT_BELL] = c->result_bell, [GD__FD_DISPATCHER] = dispatcher,
+        [GD__FD_TASKS] = c->tasks.fd,     [GD__FD_RESULTS] = c->results.fd,
+        [GD__FD_ARENA] = arena->fd,       [GD__FD_RESULT_BELL] = c->result_bell,
+        [GD__FD_DISPATCHER] = dispatcher, [GD__FD_TASK_BELL] = c->task_bell_theirs,
     };
     union {
         struct cmsghdr head;
@@ -185,13 +192,14 @@ static int send_boot(const struct gd_dispatcher *d, const struct gd__seat *seat,
 
 /* The pidfd is opened for each worker, because the process that calls run may not be the one that opened the
  * dispatcher. */
-static int boot(const struct gd_dispatcher *d, const struct gd__seat *seat)
+static int boot(const struct gd_dispatcher *d, struct gd__seat *seat)
 {
     const int self = gd__pidfd_open(getpid());
     if (self < 0)
         return gd__error_errno("cannot open a pidfd of this process");
     const int rc = send_boot(d, seat, self);
     close(self);
+    gd__fd_close(&seat->channel.task_bell_theirs);
     return rc;
 }
 

@@ -167,7 +167,7 @@ int gd__supervisor_open(struct gd_dispatcher *d)
         seat->strays.timer = seat->strays.timer_watch.fd = -1;
         seat->out.watch.fd = seat->err.watch.fd = seat->out.forward_watch.fd = seat->err.forward_watch.fd = -1;
         seat->child = (struct gd__child)GD__CHILD_NONE;
-        seat->channel = (struct gd__channel){ .tasks = GD__REGION_NONE, .results = GD__REGION_NONE, .result_bell = -1 };
+        seat->channel = (struct gd__channel)GD__CHANNEL_NONE;
     }
     if (!d->seats || !d->live)
         return gd__error(GD_E_NO_MEMORY, "no memory for %u workers", d->n_workers);

@@ -8,10 +8,12 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "shm/bytes.h"
 #include "shm/channel.h"
 
@@ -63,7 +65,7 @@ static void make_boot(int fds[GD__BOOT_FDS])
         .result_region_size = c.results.size,
         .arena_size = arena.size,
     };
-    int sources[GD__BOOT_FDS] = { c.tasks.fd, c.results.fd, arena.fd, c.result_bell, -1 };
+    int sources[GD__BOOT_FDS] = { c.tasks.fd, c.results.fd, arena.fd, c.result_bell, -1, c.task_bell_theirs };
     for (int i = 0; i < GD__BOOT_FDS; i++)
         fds[i] = dup(sources[i]);
 }
@@ -156,7 +158,7 @@ TEST(closing_frees_everything_and_may_be_repeated)
     gd__channel_close(&c);
     gd__channel_close(&c);
     CHECK_EQ(open_fds(), before);
-    struct gd__channel zeroed = { .tasks.fd = -1, .results.fd = -1, .result_bell = -1 };
+    struct gd__channel zeroed = GD__CHANNEL_NONE;
     gd__channel_close(&zeroed);
     CHECK_EQ(open_fds(), before);
 }
@@ -196,13 +198,22 @@ TEST(an_invalid_configuration_is_refused)
 {
     open_channel();
     struct gd__worker_config good = c.out->config, *config = &c.out->config;
-    uint64_t *fields[] = { &config->magic,       &config->task_region_size, &config->result_region_size,
-                           &config->arena_size,  &config->task_capacity,    &config->result_capacity,
-                           &config->data_offset, &config->args_offset,      &config->args_size };
+    uint64_t *fields[] = { &config->magic,        &config->task_region_size, &config->result_region_size,
+                           &config->arena_size,   &config->task_capacity,    &config->result_capacity,
+                           &config->data_offset,  &config->args_offset,      &config->args_size,
+                           &config->cancel_offset };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         int fds[GD__BOOT_FDS];
         make_boot(fds);
         *fields[i] = UINT64_MAX / 2 + 1;
+        CHECK_EQ(gd__port_open(&p, &boot, fds), GD_E_PROTOCOL);
+        *config = good;
+    }
+    const uint32_t places[] = { 0, GD__FLIGHT_MAX + 1, UINT32_MAX };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        int fds[GD__BOOT_FDS];
+        make_boot(fds);
+        config->cancel_places = places[i];
         CHECK_EQ(gd__port_open(&p, &boot, fds), GD_E_PROTOCOL);
         *config = good;
     }
@@ -528,6 +539,93 @@ TEST(a_sleep_number_of_1_is_rung_each_time)
     CHECK_EQ(worker_rings(), 2);
 }
 
+/* ---- ringing by socket, and cancelling at a place ---- */
+
+static int socket_rings(void)
+{
+    char byte;
+    int n = 0;
+    while (recv(p.task_bell, &byte, 1, MSG_DONTWAIT) == 1)
+        n++;
+    return n;
+}
+
+TEST(a_worker_can_be_rung_by_socket)
+{
+    open_both();
+    worker_rings();
+    gd__port_use_socket(&p);
+    gd__port_sleep(&p, false);
+    give(1);
+    give(1);
+    CHECK_EQ(socket_rings(), 1); /* once per sleep */
+    CHECK_EQ(worker_rings(), 0);
+    gd__port_awake(&p, true);
+    give(1);
+    CHECK_EQ(socket_rings(), 0);
+    gd__port_sleep(&p, false);
+    gd__channel_done(&c, 0, 0);
+    CHECK_EQ(socket_rings(), 0); /* it does not wait for room */
+    gd__port_sleep(&p, true);
+    gd__channel_done(&c, 0, 0);
+    CHECK_EQ(socket_rings(), 1);
+    gd__port_sleep(&p, false);
+    gd__channel_stop(&c);
+    gd__port_awake(&p, true);
+    CHECK_EQ(socket_rings(), 0); /* it was emptied */
+    CHECK(gd__port_stopped(&p));
+}
+
+TEST(a_worker_that_does_not_read_its_socket_does_not_block_the_dispatcher)
+{
+    open_both();
+    gd__port_use_socket(&p);
+    p.out->sleeping = 1; /* rung each time */
+    for (int i = 0; i < 100000; i++)
+        gd__channel_ring(&c, 1);
+    CHECK_GT(socket_rings(), 0);
+    gd__fd_close(&p.task_bell);
+    gd__fd_close(&c.task_bell_theirs);
+    gd__channel_ring(&c, 1); /* nobody listens: no signal, no error */
+}
+
+TEST(a_worker_waits_for_its_socket)
+{
+    open_both();
+    gd__port_use_socket(&p);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        while (atomic_load(&c.in->sleeping) == 0)
+            sched_yield();
+        give(1);
+        _exit(0);
+    }
+    CHECK_EQ(gd__port_wait(&p), 1);
+    CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+TEST(a_task_is_cancelled_at_its_place)
+{
+    open_arena();
+    struct gd__channel_spec spec = spec_of(TASKS, RESULTS);
+    spec.config.concurrency = 600; /* more than one page */
+    spec.config.args_size = 5;
+    spec.args = "model";
+    CHECK_EQ(gd__channel_open(&c, &spec), 0);
+    int fds[GD__BOOT_FDS];
+    make_boot(fds);
+    CHECK_EQ(gd__port_open(&p, &boot, fds), 0);
+    CHECK_EQ(p.config.cancel_places, 600);
+    CHECK(gd__channel_cancel_at(&c, 0, 0));
+    CHECK(gd__channel_cancel_at(&c, 599, 41));
+    CHECK(!gd__channel_cancel_at(&c, 600, 1));
+    CHECK_EQ(p.cancel_at[0], 1);
+    CHECK_EQ(p.cancel_at[1], 0);
+    CHECK_EQ(p.cancel_at[599], 42);
+    CHECK_MEM((const char *)p.tasks.base + p.config.args_offset, "model", 5);
+}
+
 TEST(a_sleeping_dispatcher_is_rung_once_per_sleep)
 {
     open_both();
@@ -668,7 +766,7 @@ TEST(any_failing_call_is_an_error_without_a_leak)
         CHECK_CONTAINS(gd_error_text(), "channel to worker 3: ");
         CHECK_EQ(open_fds(), before);
     }
-    CHECK_EQ(failures, 9); /* two regions with four calls each, and a bell */
+    CHECK_EQ(failures, 10); /* two regions with four calls each, and two bells */
     before = open_fds();
     failures = 0;
     for (unsigned long n = 1;; n++) {

@@ -65,7 +65,8 @@ static void open_both(void)
         .result_region_size = c.results.size,
         .arena_size = arena.size,
     };
-    int fds[GD__BOOT_FDS] = { dup(c.tasks.fd), dup(c.results.fd), dup(arena.fd), dup(c.result_bell), -1 };
+    int fds[GD__BOOT_FDS] = { dup(c.tasks.fd),        dup(c.results.fd), dup(arena.fd), dup(c.result_bell), -1,
+                              dup(c.task_bell_theirs) };
     CHECK_EQ(gd__port_open(&p, &boot, fds), 0);
     share_addresses();
 }

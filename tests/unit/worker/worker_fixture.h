@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "shm/channel.h"
 #include "unit/worker/worker_actions.h"
 
@@ -105,8 +106,10 @@ TEST_UNUSED static void spawn(const char *mode)
 
 TEST_UNUSED static void send_boot(size_t size, int n_fds)
 {
-    int fds[GD__BOOT_FDS] = { f->c.tasks.fd, f->c.results.fd, f->arena.fd, f->c.result_bell,
-                              (int)syscall(SYS_pidfd_open, getpid(), 0) };
+    int fds[GD__BOOT_FDS] = {
+        f->c.tasks.fd,        f->c.results.fd, f->arena.fd, f->c.result_bell, (int)syscall(SYS_pidfd_open, getpid(), 0),
+        f->c.task_bell_theirs
+    };
     union {
         struct cmsghdr align;
         char room[CMSG_SPACE(sizeof fds)];
@@ -125,6 +128,7 @@ TEST_UNUSED static void send_boot(size_t size, int n_fds)
     }
     CHECK_EQ(sendmsg(f->socket, &m, MSG_NOSIGNAL), (ssize_t)size);
     close(fds[GD__FD_DISPATCHER]);
+    gd__fd_close(&f->c.task_bell_theirs);
 }
 
 TEST_UNUSED static void reap(void)
