@@ -44,8 +44,8 @@
  * about a millisecond, or gd_options.batch_size if that is more. The program may answer them in any order. It must exit
  * at the end of its input. Bytes of an input that are not UTF-8 are written as \udc80 to \udcff; Python's os.fsencode()
  * turns them back into bytes. A line is at most 1 GiB long. A program that writes any other line breaks the protocol.
- * It is killed and replaced, and its task is started again. If this happens crash_limit times during the same task, the
- * task is reported as a crash.
+ * It is killed and replaced, and its tasks are started again. If this happens crash_limit times during the same task,
+ * the task is reported as a crash.
  */
 #ifndef GPU_DISPATCH_COMMAND_H
 #define GPU_DISPATCH_COMMAND_H
@@ -134,7 +134,7 @@ struct gd_command_output {
     size_t out_size, err_size;
 };
 
-/* Reads the data of a report (gd_report.data and .size) from a command worker, for a success or a failure. Returns 0,
+/* Reads the data of a report (gd_report.data and .size) from a command worker, after a success or a failure. Returns 0,
  * or GD_E_INVALID if the report has no such data because the worker died or the task was never run. */
 int gd_command_read(const void *data, size_t size, struct gd_command_output *out);
 

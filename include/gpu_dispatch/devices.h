@@ -68,7 +68,7 @@ enum gd_device_known {
 struct gd_device {
     size_t size;    /* set to sizeof(struct gd_device) before the call */
     int id;         /* its number for this process; see "Numbers" above */
-    int index;      /* its number among all devices of its vendor, by PCI bus id; a MIG instance has that of its GPU */
+    int index;      /* its number among all devices of its vendor, by PCI bus id; a MIG instance has its GPU's index */
     int vendor;     /* enum gd_vendor */
     unsigned known; /* bits of enum gd_device_known */
     char name[96];
@@ -99,10 +99,10 @@ struct gd_device_process {
  *   "0+1,2+3"      groups: each worker of a run gets the devices of one group; see gd_options.gpus_per_worker
  *   "GPU-8d2f"     a device by UUID, or by the beginning of a UUID if only one device matches; also "MIG-..."
  *   "0:1"          MIG instance 1 of GPU 0
- *   "free"         devices that nobody uses now, which may be none: no process computes on them, at most 5 % of their
- *                  memory (or 1 GiB, if that is more) is in use, and no other run of gpu_dispatch has locked them.
- *                  gd_dispatcher_open() waits until there is at least one, takes all of them and locks them.
- *   "free:2"       at most two of those. gd_dispatcher_open() waits until there are two, and takes both or none.
+ *   "free"         all free devices; the list may be empty. A device is free if no process computes on it, at most 5 %
+ *                  of its memory (or 1 GiB, if that is more) is in use, and no other run of gpu_dispatch has locked it.
+ *                  gd_dispatcher_open() waits until a device is free, and then locks all free devices.
+ *   "free:2"       at most two free devices. gd_dispatcher_open() waits until two are free, and then locks both.
  *   "sim:4"        four simulated devices, on any machine
  *   "cpu", "cpu:8" workers without a device
  *
@@ -119,8 +119,8 @@ size_t gd_devices_count(const struct gd_devices *list);
 /* Fills *out for device i of the list. Returns 0 or a negative code. */
 int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *out);
 
-/* Returns the index in the list of the first device of the group ("0+1") that device i is in, which is i if the device
- * was listed by itself. Devices of a group follow each other. */
+/* Returns the index in the list of the first device of device i's group ("0+1"). Returns i if device i is not in a
+ * group. The devices of a group are next to each other in the list. */
 int gd_devices_group(const struct gd_devices *list, size_t i);
 
 /* Returns the index in the list of the device with this number (gd_device.id), or GD_E_NO_DEVICES. */

@@ -54,7 +54,7 @@ struct gd_item {
     size_t size;       /* may be 0 */
     uint64_t weight;   /* the amount of work, for GD_PLACE_BY_SIZE; 0: the same as size */
     void *reserved[4]; /* used by the library */
-    int priority;      /* GD_PRIORITY_MIN to GD_PRIORITY_MAX; among waiting tasks, a higher one starts first */
+    int priority;      /* GD_PRIORITY_MIN to GD_PRIORITY_MAX; waiting tasks of a higher priority start first */
     /* The task's own time limit; 0: gd_options.task_timeout_ms. A batch gets the shortest limit of its tasks. */
     unsigned timeout_ms;
 };
@@ -63,9 +63,9 @@ struct gd_item {
  * gd_item_error(). */
 typedef int gd_source_fn(void *user, struct gd_item *item);
 
-/* Allocates memory for a payload in shared memory. The source writes the payload there, so it need not be copied. Waits
- * until queue_bytes allows it. Returns NULL if memory ran out or the run is being shut down. In both cases the source
- * should end: it returns the value of gd_item_error(), or 0. */
+/* Allocates memory for a payload in shared memory. The source writes the payload there, so the library need not copy
+ * it. Waits until queue_bytes allows the allocation. Returns NULL if memory ran out or the run is being shut down. In
+ * both cases the source should end: it returns the value of gd_item_error(), or 0. */
 void *gd_item_alloc(struct gd_item *item, size_t size);
 
 /* Sets the error message of a failed source. Returns GD_E_SOURCE, which the source must return. The earlier tasks are
@@ -77,11 +77,11 @@ int gd_item_error(struct gd_item *item, const char *format, ...) GD_PRINTF(2, 3)
 /* Why a task failed. */
 enum gd_failure {
     GD_FAILURE_NONE = 0,
-    GD_FAILURE_ERROR = 1,         /* the worker reported it: gd_result_error() */
+    GD_FAILURE_ERROR = 1,         /* the worker reported an error, for example with gd_result_error() */
     GD_FAILURE_TIMEOUT = 2,       /* the task ran longer than task_timeout_ms */
     GD_FAILURE_CRASH = 3,         /* the task killed its worker crash_limit times */
     GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker ran out of memory with this task alone, not in a batch */
-    GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported it: gd_result_device_lost() */
+    GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported that its device is lost: gd_result_device_lost() */
     GD_FAILURE_CANCELLED = 6,     /* the task had not ended when the run was shut down, or failed after the shutdown */
     GD_FAILURE_NO_WORKER = 7,     /* no worker was left to run the task */
 };
@@ -183,7 +183,7 @@ struct gd_options {
     size_t n_gpus;
     unsigned workers_per_gpu; /* default 1; 0: as many as fit into the free device memory, with model_bytes each; a
                                  device on which not even one fits is left out */
-    uint64_t model_bytes;     /* see workers_per_gpu */
+    uint64_t model_bytes;     /* the device memory that a worker needs; used if workers_per_gpu is 0 */
     bool any_cpu;       /* true: workers run on any CPU; false: on the CPUs near their device, if those are known */
     const char *plugin; /* path of a worker plugin; NULL: this program is the worker too (gd_worker_main) */
     char *const *worker_argv; /* or another program that calls gd_worker_main; NULL-terminated */
@@ -195,7 +195,8 @@ struct gd_options {
     unsigned setup_jobs;       /* how many workers run setup at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup is started */
-    unsigned death_limit; /* default 10: after this many deaths in a row, with no task finished, a worker is not used */
+    unsigned death_limit;      /* default 10: a worker that dies this many times in a row without finishing a task is
+                                  not restarted */
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
 
@@ -204,8 +205,8 @@ struct gd_options {
     size_t queue_bytes;       /* default 1 GiB: how many bytes of payloads are read ahead; a payload larger than this is
                                  read when no other payload is in memory */
     size_t arena_bytes;       /* default 64 MiB: payload memory that workers may pin: gd_worker_arena() */
-    uint64_t total_tasks;     /* how many tasks there are, for progress displays; 0: unknown */
-    unsigned task_timeout_ms; /* 0: no limit; for each attempt */
+    uint64_t total_tasks;     /* how many tasks there are, for progress displays and GD_PLACE_CHUNKS; 0: unknown */
+    unsigned task_timeout_ms; /* time limit for each attempt; 0: no limit */
     unsigned cancel_grace_ms; /* default 1000: time between cancelling a task and killing its worker */
     unsigned retries;         /* how many times a task is retried after an error (or a timeout, with retry_timeouts) */
     unsigned retry_delay_ms;  /* default 100: delay before the first retry; doubles with each retry, up to a minute */
@@ -248,17 +249,17 @@ struct gd_options {
     void (*on_worker_exit)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
     /* A device is no longer used: it was lost twice in a row, the driver reported an error, or none of its workers is
      * left. In a group, this is called for the device that the driver named, and on_device_idle for the others. If it
-     * is not known which device failed, this is called for each of them. */
+     * is not known which device failed, this is called for each device of the group. */
     void (*on_device_out)(void *user, int gpu_id, const char *why);
     /* A worker wrote text to fd 1 or 2 (GD_OUTPUT_CAPTURE). text is borrowed and has no NUL at its end. */
     void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
     void (*on_exit)(void *user); /* called exactly once, as the last callback, in every case */
 
     /* journal and observers */
-    struct gd_journal *journal; /* from gd_journal_open(): tasks that are final in it are skipped, new ones recorded */
+    struct gd_journal *journal; /* from gd_journal_open(): tasks that are final in it are skipped, others recorded */
     const char *job;            /* publish the run under this name for observers (observe.h); NULL: do not publish */
 
-    enum gd_orphans orphans; /* GD_ORPHANS_LEAVE */
+    enum gd_orphans orphans; /* default GD_ORPHANS_LEAVE */
 
     /* Default 60000. If the machine cannot start processes (EAGAIN, ENOMEM), tasks wait, and the wait does not count as
      * an attempt. If no task could run for this long, the run ends with an error. */
@@ -276,23 +277,25 @@ struct gd_options {
     enum gd_visible_devices visible_devices;
 
     /* A device that was chosen and works is not used: it is left over when groups are formed, not even one worker of
-     * model_bytes fits on it, or another device of its group is out of use. The first two are reported when the run
-     * begins, before any other callback. */
+     * model_bytes fits on it, or another device of its group is out of use. Devices that are not used from the
+     * beginning are reported when the run begins, before any other callback. */
     void (*on_device_idle)(void *user, int gpu_id, const char *why);
 
-    /* A run locks its devices against other runs on this machine: "free" exclusively, everything else shared. A device
-     * that another run holds exclusively is left out of "auto". If it was named ("0", a UUID, gpu_ids), the call fails
-     * with GD_E_BUSY. true: this run takes no locks and ignores those of others. Not possible with "free". */
+    /* A run locks its devices, so that other runs on this machine see that they are in use. The lock is exclusive for
+     * "free", and shared for any other list. If another run has an exclusive lock on a device, "auto" leaves the device
+     * out. If the device was named ("0", a UUID, gpu_ids), gd_dispatcher_open() fails with GD_E_BUSY. If this option is
+     * true, the run takes no locks and ignores the locks of other runs. It cannot be combined with "free". */
     bool ignore_gpu_locks;
 
-    /* Called by gd_dispatcher_open() with a line for people: which devices it waits for ("free"), whenever that changes,
-     * and which devices are left out. With NULL it only asks whether to go on waiting: before each sleep, and after each
-     * signal handler that ran on this thread meanwhile. Return 0 to go on. Any other value ends the wait with
-     * GD_E_INTERRUPTED. NULL: nobody is told. */
+    /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
+     * out, or which devices the call waits for ("free"); the second is repeated whenever it changes. During the wait,
+     * this is also called with message = NULL: before each sleep, and after each signal handler that ran on this
+     * thread. Return 0 to continue. Any other value ends the call with GD_E_INTERRUPTED. */
     int (*on_device_note)(void *user, const char *message);
 
-    /* gd_dispatcher_open() stops waiting for free devices, with GD_E_INTERRUPTED, when this descriptor can be read (an
-     * eventfd or a pipe). So another thread can end the wait. It is borrowed and not read. 0: none. */
+    /* When this descriptor (an eventfd or a pipe) becomes readable, gd_dispatcher_open() stops waiting for free devices
+     * and returns GD_E_INTERRUPTED. So another thread can end the wait. The descriptor is borrowed and not read. 0:
+     * none. */
     int wait_stop_fd;
 };
 
@@ -320,7 +323,7 @@ int gd_run(const struct gd_options *o);
 int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
 
 /* Runs until the source has ended and every task is final. A dispatcher can be run once. Returns 0 if the run ended
- * normally, even if tasks failed. gd_dispatcher_stats() returns their number. Otherwise returns
+ * normally, even if tasks failed. gd_dispatcher_stats() returns the number of failed tasks. Otherwise returns
  *
  *   GD_E_SETUP        all workers failed during setup. Every task that was not done was reported through on_error.
  *   GD_E_NO_WORKERS   no worker is left. Every task that was not done was reported through on_error.
@@ -416,8 +419,8 @@ int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out);
  * sizeof(struct gd_worker_stats). */
 int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max);
 
-/* Copies the numbers of the first max devices of a worker to out. Returns how many it has. The first one is its gpu_id.
- * May be called from any thread. */
+/* Copies the numbers of the first max devices of a worker to out. Returns how many devices the worker has. The first
+ * number is its gpu_id. May be called from any thread. */
 int gd_dispatcher_worker_gpus(const struct gd_dispatcher *d, unsigned worker_id, int *out, size_t max);
 
 /* Sets total_tasks after the dispatcher was opened. May be called from any thread. Before the run this is the same as
@@ -425,9 +428,9 @@ int gd_dispatcher_worker_gpus(const struct gd_dispatcher *d, unsigned worker_id,
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
 
 /* Sets how much work is done and how much there is in all. Use it if tasks differ much in size. You choose the unit,
- * for example seconds of audio or bytes. Observers compute the progress and the remaining time from this instead of the
- * number of tasks. Do not count skipped tasks in either figure. If total is 0 (unknown), observers count tasks. May be
- * called from any thread and from callbacks. */
+ * for example seconds of audio or bytes. Observers compute the progress and the remaining time from these figures
+ * instead of the number of tasks. Do not count skipped tasks in either figure. If total is 0 (unknown), observers count
+ * tasks. May be called from any thread and from callbacks. */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total);
 
 /* Reads the last values of gd_dispatcher_set_work(). Both are 0 if it was not called. done or total may be NULL. May be

@@ -73,9 +73,9 @@ struct gd_journal_options {
     enum gd_journal_resume resume;
     bool force; /* resume even if the command differs */
     enum gd_journal_sync sync;
-    unsigned window_ms; /* 100: how long to collect records before writing them; earlier if there are many */
-    size_t queue_bytes; /* 64 MiB: if more bytes of records wait to be written, the run waits for the disk */
-    size_t input_bytes; /* 64 KiB: how much of each task's input is recorded */
+    unsigned window_ms; /* default 100: how long records are collected; if there are many, they are written earlier */
+    size_t queue_bytes; /* default 64 MiB: if more bytes of records wait to be written, the run waits for the disk */
+    size_t input_bytes; /* default 64 KiB: how much of each task's input is recorded */
 };
 
 #define GD_JOURNAL_OPTIONS_INIT                                                                       \
@@ -118,9 +118,9 @@ struct gd_journal_note {
     int signal;
     const char *input; /* the input in readable form, recorded in full; NULL: the payload */
     size_t input_size;
-    bool not_done; /* its result could not be stored: write no record, so that the task is run again */
+    bool not_done; /* the result of the task could not be stored: write no record, so that the task is run again */
 };
-/* Adds a note to the task of the current callback. Only within on_success, on_error or on_timeout. */
+/* Adds a note to the task of the current callback. Call it only within on_success, on_error or on_timeout. */
 void gd_journal_add_note(struct gd_journal *j, const struct gd_journal_note *note);
 
 struct gd_journal_counts {
@@ -146,8 +146,8 @@ int gd_journal_close(struct gd_journal **j);
 
 /* Sets the key and the version of a task. For example, the key is the path of a file, and the version is its size and
  * time. Without this call the key is the payload. If the journal has the key with another version, the task is run
- * again and its record is replaced. Both are copied; version may be NULL. Does nothing without a journal. Returns 0, or
- * a negative code, which the source must return. */
+ * again and its record is replaced. key and version are copied; version may be NULL. Does nothing without a journal.
+ * Returns 0, or a negative code, which the source must return. */
 int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const char *version);
 
 /* --- reading: any journal, even one in use ----------------------------------- */
@@ -170,7 +170,7 @@ struct gd_journal_summary {
     bool held;           /* a run is using the journal now */
     uint64_t pid;
     uint64_t total;                 /* 0: not known */
-    uint64_t taken, skipped;        /* when the last run last wrote to the journal */
+    uint64_t taken, skipped;        /* as they were when the last run last wrote to the journal */
     uint64_t run_done, run_failed;  /* in the last run alone */
     double started, written, ended; /* Unix time; 0: not yet */
     double busy_seconds;            /* sum over all records */
@@ -208,9 +208,9 @@ enum gd_journal_order {
 struct gd_journal_query {
     size_t size;
     bool failed_only;
-    const char *failure; /* of this class only; NULL: all */
+    const char *failure; /* only records with this class of failure; NULL: all */
     enum gd_journal_order order;
-    uint64_t limit; /* 0: none */
+    uint64_t limit; /* the most records to read; 0: no limit */
 };
 
 /* Calls fn for each record. fn returns 0 to continue, or any other value to stop. Returns the last value of fn, or a

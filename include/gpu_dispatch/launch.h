@@ -7,7 +7,7 @@
  *   allocator     finds files, estimates the work, sorts and distributes the files
  *   spawner       runs a dispatcher on its own thread: start, wait with a time limit, end, inspect its processes
  *   balancer      counts results, per GPU and overall, and prints them
- *   orchestrator  finds devices and files, runs a dispatcher on the caller's thread, and prints its figures
+ *   orchestrator  finds devices and files, runs a dispatcher on the caller's thread, and prints the summary
  *
  *     struct gd_options o = GD_OPTIONS_INIT;       // the worker is this program's own (worker.h), or o.plugin
  *     o.handle_signals = true;                     // Ctrl-C ends the launch
@@ -105,25 +105,25 @@ struct gd_workload {
 int gd_estimate_workload(const struct gd_files *files, struct gd_workload *out);
 
 /* Distributes files to n devices: sets gpu_of[i] to the device of file i. GD_DISTRIBUTE_CHUNKS: each device gets
- * ceil(count / n) neighbouring files of the list. GD_DISTRIBUTE_ROUND_ROBIN: the devices take turns.
- * GD_DISTRIBUTE_BALANCED: the largest file first, each to the device that has the fewest bytes so far. */
+ * ceil(count / n) neighbouring files of the list. GD_DISTRIBUTE_ROUND_ROBIN: file i goes to device i % n.
+ * GD_DISTRIBUTE_BALANCED: files are assigned largest first, each to the device that has the fewest bytes so far. */
 enum gd_distribution { GD_DISTRIBUTE_ROUND_ROBIN = 0, GD_DISTRIBUTE_CHUNKS = 1, GD_DISTRIBUTE_BALANCED = 2 };
 int gd_distribute_workload(const struct gd_files *files, size_t n, enum gd_distribution deal, size_t *gpu_of);
 
-/* A source of tasks: the paths of a list, in its order. files is borrowed until the queue is closed. Use it as
+/* A source of tasks: the paths of a list, in its order. files is borrowed until the queue is closed. Set
  *     o.source = gd_task_queue_next; o.user = queue;
- * or call it from your own source. */
+ * or call gd_task_queue_next() from your own source. */
 struct gd_task_queue;
 int gd_task_queue_open(struct gd_task_queue **out, const struct gd_files *files);
 void gd_task_queue_close(struct gd_task_queue **queue);
 int gd_task_queue_next(void *queue, struct gd_item *item);    /* a gd_source_fn; the weight is the file's size */
-size_t gd_task_queue_left(const struct gd_task_queue *queue); /* any thread */
+size_t gd_task_queue_left(const struct gd_task_queue *queue); /* may be called from any thread */
 
 /* --- spawner ------------------------------------------------------------- */
 
 struct gd_spawner;
 
-/* Starts a run on a new thread, which also makes the callbacks. Release with gd_spawner_close(). */
+/* Starts a run on a new thread. The callbacks are called on that thread. Release with gd_spawner_close(). */
 int gd_spawner_start(struct gd_spawner **out, const struct gd_options *o);
 
 /* Waits until the run has ended, and sets *result to the value of gd_dispatcher_run(). result may be NULL. If
@@ -137,8 +137,8 @@ void gd_spawner_terminate(struct gd_spawner *s); /* every process is killed */
 int gd_spawner_status(struct gd_spawner *s, struct gd_worker_stats *out, size_t element_size, size_t max);
 int gd_spawner_stats(struct gd_spawner *s, struct gd_stats *out);
 
-/* Terminates the run if it has not ended, waits for it and frees the spawner. If it is called from a callback, it only
- * aborts the run. Then *s stays valid, and must be closed again later. */
+/* Terminates the run if it has not ended, waits for it and frees the spawner. A call from a callback only terminates
+ * the run. Then *s stays valid, and must be closed again later. */
 void gd_spawner_close(struct gd_spawner **s);
 
 /* --- balancer ------------------------------------------------------------ */
@@ -180,7 +180,7 @@ void gd_balancer_close(struct gd_balancer **b);
 /* Counts a task that has ended. Call it from on_success, on_error and on_timeout. media_seconds is the playing time of
  * the input, 0 if it has none. A cancelled task is counted as cancelled, not as failed. */
 int gd_balancer_add(struct gd_balancer *b, const struct gd_report *report, double media_seconds);
-void gd_balancer_restarted(struct gd_balancer *b, int gpu_id); /* a process was replaced: from on_worker_exit */
+void gd_balancer_restarted(struct gd_balancer *b, int gpu_id); /* counts a replaced process; for on_worker_exit */
 void gd_balancer_set_total(struct gd_balancer *b, uint64_t total);
 /* Sets the number of workers of one GPU, if it differs from workers_per_gpu. Used for busy_percent. */
 void gd_balancer_set_workers(struct gd_balancer *b, int gpu_id, unsigned workers);

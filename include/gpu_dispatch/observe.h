@@ -44,7 +44,7 @@ extern "C" {
 
 struct gd_job {
     size_t size; /* how much of this struct is filled */
-    char id[32]; /* "4711", or "4711.2" for the second run of a process: for gd_observer_open() */
+    char id[32]; /* "4711", or "4711.2" for the second run of a process; pass it to gd_observer_open() */
     uint64_t pid;
     char name[256]; /* gd_options.job, perhaps shortened */
     double started; /* Unix time */
@@ -63,7 +63,7 @@ enum gd_idle_reason {
     GD_IDLE_SETTING_UP = 2, /* it is in setup, or waits for its turn to set up */
     GD_IDLE_LOADING = 3,    /* load() of its next task has not finished */
     GD_IDLE_RESULTS = 4,    /* its results wait: for a slow callback or, if ordered, for an earlier task */
-    GD_IDLE_BATCH = 5,      /* tasks are held back for a fuller batch, or for the gap between starts */
+    GD_IDLE_BATCH = 5,      /* tasks are held back for a fuller batch, or because of gd_options.start_gap_ms */
     GD_IDLE_RESTARTING = 6, /* its process died; another will be started */
     GD_IDLE_AT_END = 7,     /* no task is left for it */
 };
@@ -171,8 +171,8 @@ struct gd_observer;
  * several jobs. The error message lists the jobs. Release with gd_observer_close(). */
 int gd_observer_open(struct gd_observer **out, const char *which);
 
-/* Opens an observer of a run of this process that has a job name. Call it between gd_dispatcher_open() and _close().
- * Close the observer before the dispatcher. */
+/* Opens an observer of a run of this process. The run must have a name (gd_options.job). Call this after
+ * gd_dispatcher_open(), and close the observer before gd_dispatcher_close(). */
 int gd_observer_attach(struct gd_observer **out, struct gd_dispatcher *d);
 
 /* What an observer reads in addition to the figures and the workers. The default is everything. Leave out the tasks if

@@ -2,8 +2,8 @@
  *
  * The functions that run inside a worker process.
  *
- * A worker is a separate process that uses one device. You fill a table of functions. The library calls setup once,
- * then process for each task, then cleanup:
+ * A worker is a separate process that uses one device, or one group of devices. You fill a table of functions. The
+ * library calls setup once, then process for each task, then cleanup:
  *
  *     static int setup(struct gd_worker *w, const struct gd_setup *s)
  *     {
@@ -24,8 +24,7 @@
  *         return dispatch();                          // see dispatcher.h
  *     }
  *
- * A worker can also be a plugin: a .so file that exports gd_plugin_worker() (below). Its path goes into
- * gd_options.plugin.
+ * A worker can also be a plugin: a .so file that exports gd_plugin_worker() (below). Set gd_options.plugin to its path.
  *
  * Threads: setup, process, process_batch and cleanup run on the worker's main thread. load runs on I/O threads.
  * interrupt runs on a thread of the library. A function that takes a struct gd_result must be called on the thread that
@@ -83,7 +82,7 @@ struct gd_task {
     void *loaded;     /* set by load() */
 };
 
-/* The functions of a worker. All of them may be NULL, except process (or process_batch). A function that returns int
+/* The functions of a worker. process or process_batch must be set. The others may be NULL. A function that returns int
  * returns 0 on success. Any other value is a failure. Set the error message of a failure with gd_worker_error() in
  * setup and cleanup, and with gd_result_...() in the other functions. */
 struct gd_worker_ops {
@@ -95,19 +94,19 @@ struct gd_worker_ops {
     /* Processes one task. */
     int (*process)(struct gd_worker *w, const struct gd_task *task, struct gd_result *result);
 
-    /* Processes n tasks at once; n <= gd_setup.batch_size. Used instead of process if gd_options.batch_size > 1.
-     * results[i] belongs to tasks[i]. A task whose result is not set succeeds with an empty result. If the return value
-     * is not 0, all tasks of the batch fail; a result that already has an error keeps it. After GD_E_NO_MEMORY (or
-     * gd_result_out_of_memory() on any result) the batch is split in halves and tried again. */
+    /* Processes n tasks at once; n <= gd_setup.batch_size. Used instead of process if gd_options.batch_size > 1 or
+     * process is NULL. results[i] belongs to tasks[i]. A task whose result is not set succeeds with an empty result. If
+     * the return value is not 0, all tasks of the batch fail; a result that already has an error keeps it. After
+     * GD_E_NO_MEMORY (or gd_result_out_of_memory() on any result) the batch is split in halves and tried again. */
     int (*process_batch)(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
                          size_t n);
 
-    /* Reads and decodes the input of a task before process is called, and stores it in task->loaded. Called on an I/O
-     * thread (gd_options.io_threads). If it fails, the task fails and process is not called. */
+    /* Reads and decodes the input of a task before process is called, and sets task->loaded to the decoded input.
+     * Called on an I/O thread (gd_options.io_threads). If it fails, the task fails and process is not called. */
     int (*load)(struct gd_worker *w, struct gd_task *task, struct gd_result *result);
 
-    /* Frees task->loaded. Called once for each task whose load succeeded. Called after process, or instead of it if
-     * process is not called. */
+    /* Frees task->loaded. Called once for each task whose load succeeded: after process, or without process if the task
+     * is not processed. */
     void (*unload)(struct gd_worker *w, struct gd_task *task);
 
     /* Called once before the process exits normally. */
@@ -132,8 +131,8 @@ const struct gd_worker_ops *gd_plugin_worker(void);
 int gd_worker_id(const struct gd_worker *w);
 int gd_worker_gpu_id(const struct gd_worker *w);
 
-/* Returns the numbers of all devices of this worker, as gd_setup.gpu_ids, and sets *n to how many there are. Valid until
- * the process ends. */
+/* Returns the numbers of all devices of this worker, as gd_setup.gpu_ids, and sets *n to how many there are. Valid
+ * until the process ends. */
 const int *gd_worker_gpu_ids(const struct gd_worker *w, size_t *n);
 
 /* Store and return a pointer for your own use. The library does not use it. */
@@ -144,8 +143,8 @@ void *gd_worker_user(const struct gd_worker *w);
 int gd_worker_error(struct gd_worker *w, const char *format, ...) GD_PRINTF(2, 3);
 
 /* Returns true after the current task (or batch) has reached its time limit. Then stop and return
- * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not set this:
- * it lets running tasks finish. */
+ * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not cancel
+ * the current task. */
 bool gd_task_cancelled(const struct gd_worker *w);
 
 /* Returns the part of the payload memory that a worker should pin, because payloads are placed there first. *base is

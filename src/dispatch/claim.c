@@ -1,5 +1,5 @@
-/* The locks of a run on its devices: gpu/claim/claim.h says which. They are taken when the dispatcher is opened, which
- * may wait for free devices, and released when the run has ended.
+/* The locks of a run on its devices; gpu/claim/claim.h lists them. They are taken when the dispatcher is opened, and
+ * released when the run has ended. Opening may wait for free devices.
  */
 #include <sys/eventfd.h>
 
@@ -10,7 +10,7 @@
 #include "gpu/claim/claim.h"
 #include "proc/signals.h"
 
-/* With handle_signals a signal ends the wait. */
+/* With handle_signals a signal ends the wait. Returns a token for gd__signals_unsubscribe(), or -1. */
 static int subscribe(const struct gd_options *o, int *fd)
 {
     if (!o->handle_signals)

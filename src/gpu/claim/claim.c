@@ -44,13 +44,13 @@ void gd__claim_reduce(struct gd_devices *list, const bool *keep)
 
 /* --- shared locks --- */
 
-/* What happened to a device: it is locked, or another run holds it. */
+/* Whether the lock of a device was refused because another run has it, and the error message. */
 struct refusal {
     char text[GD__STATE_TEXT];
     bool refused;
 };
 
-/* If the holder is gone in the meantime, the lock is tried again. */
+/* If the process that has the lock is not found, it may have ended. Then the lock is tried again. */
 static int lock_shared(struct gd__claim *claim, size_t i, const struct gd__found *f, struct refusal *out)
 {
     char name[GD__LOCK_NAME_MAX];
@@ -67,7 +67,7 @@ static int lock_shared(struct gd__claim *claim, size_t i, const struct gd__found
     state.pid = holder.pid;
     if (out->refused)
         gd__device_state_describe(out->text, f, &state);
-    return rc == GD_E_NO_MEMORY ? rc : 0; /* without a directory for locks, runs work as before */
+    return rc == GD_E_NO_MEMORY ? rc : 0; /* if locking fails, the device is used without a lock */
 }
 
 static bool is_asked_for(const struct gd__claim_ask *ask, int id)
@@ -118,7 +118,8 @@ static int claim_shared(struct gd__claim *claim, struct gd_devices *list, const 
     return rc;
 }
 
-/* Without a directory for locks there is nothing to respect. If the user has named one, a mistake is reported. */
+/* If the directory of the locks cannot be opened, the devices are used without locks. This is reported only if the user
+ * set the directory. */
 static int open_shared(struct gd__claim *claim, struct gd_devices *list, const struct gd__claim_ask *ask)
 {
     char note[NOTE_MAX];

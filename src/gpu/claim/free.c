@@ -1,9 +1,9 @@
 /* Waiting for free devices.
  *
- * Each round looks at all devices. Looking opens no lock file: who holds a lock is in /proc/locks. Only when enough
- * devices seem free are their locks taken, one after the other without waiting. If one of them cannot be taken, or is no
- * longer free when it is locked, and too few are left, all are released again. So nobody holds one device while he waits
- * for another, and runs that wait do not wake each other all the time.
+ * Each round checks all devices. This opens no lock file, because /proc/locks lists the locks. When enough devices seem
+ * free, their locks are taken one after the other, without waiting. If a lock cannot be taken, or a device is no longer
+ * free after it was locked, and too few devices are left, all locks are released. So a run never has one device while
+ * it waits for another. Closing a lock file wakes the waiting runs, so they do not wake each other by checking.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ struct waiting {
     bool *refused;                   /* a lock could not be taken since the last sleep */
     bool *taken;
     struct gd__waiter waiter;
-    uint64_t told; /* a hash of what was reported last */
+    uint64_t told; /* summary() at the last report */
 };
 
 static size_t count(const struct waiting *w, enum gd__device_use use)
@@ -47,13 +47,13 @@ static void look(struct waiting *w)
     for (size_t i = 0; i < w->list->found.n; i++) {
         struct gd__device_state *s = &w->states[i], refused = *s;
         gd__device_state(s, &w->list->found.items[i], &w->claim->directory);
-        /* Somebody whom /proc/locks does not show holds the lock. */
+        /* A process that is not in /proc/locks has the lock. */
         if (w->refused[i] && s->use == GD__DEVICE_FREE)
             *s = (struct gd__device_state){ .use = GD__DEVICE_LOCKED, .file = refused.file };
     }
 }
 
-/* Fails if there will never be enough. */
+/* Fails if there will never be enough free devices. */
 static int check_possible(const struct waiting *w)
 {
     char why[GD__STATE_TEXT];
@@ -71,7 +71,8 @@ static int check_possible(const struct waiting *w)
 
 /* --- taking --- */
 
-/* Somebody was faster. If nobody can be seen now, he may be gone again: then the lock is tried again. */
+/* Takes an exclusive lock. If another process has the lock but is not found, it may have ended. Then the lock is tried
+ * again. */
 static int lock_one(struct waiting *w, size_t i, const char *name)
 {
     struct gd__device_state *s = &w->states[i];
@@ -90,7 +91,7 @@ static int lock_one(struct waiting *w, size_t i, const char *name)
     return rc;
 }
 
-/* 1: taken; 0: it is not free any more. */
+/* Returns 1 if the device was locked, 0 if it is not free any more, or a negative code. */
 static int take_one(struct waiting *w, size_t i)
 {
     char name[GD__LOCK_NAME_MAX];
@@ -100,7 +101,7 @@ static int take_one(struct waiting *w, size_t i)
     if (rc < 0)
         return rc == GD_E_BUSY ? 0 : rc;
     if (f->backend)
-        f->backend->refresh(f); /* somebody who takes no locks may have come first */
+        f->backend->refresh(f); /* a program that takes no locks may use the device by now */
     gd__device_figures(&w->states[i], f);
     w->taken[i] = w->states[i].use == GD__DEVICE_FREE;
     if (!w->taken[i])
@@ -108,7 +109,7 @@ static int take_one(struct waiting *w, size_t i)
     return w->taken[i];
 }
 
-/* All or none. Returns how many were taken. */
+/* Locks up to `most` free devices, or none if there are fewer than `least`. Returns their number. */
 static int take(struct waiting *w)
 {
     size_t possible = count(w, GD__DEVICE_FREE);
@@ -128,7 +129,7 @@ static int take(struct waiting *w)
     return rc < 0 ? rc : 0;
 }
 
-/* Moves the locks along with their devices. */
+/* Removes the other devices from the list. The locks move with their devices. */
 static void keep_taken(struct waiting *w)
 {
     size_t n = 0;
@@ -144,7 +145,7 @@ static void keep_taken(struct waiting *w)
 
 /* --- waiting --- */
 
-/* True: something new is watched, so look again before sleeping. */
+/* Returns true if something new is watched. Then the devices must be checked again before sleeping. */
 static bool watch(struct waiting *w)
 {
     bool is_new = false;
@@ -154,7 +155,7 @@ static bool watch(struct waiting *w)
         if (s->use == GD__DEVICE_LOCKED && s->pid > 0)
             is_new |= gd__waiter_for_file(&w->waiter, &w->claim->directory, &s->file);
         else if (s->use != GD__DEVICE_FREE && s->use != GD__DEVICE_ABOVE && s->use != GD__DEVICE_UNKNOWN)
-            gd__waiter_for_time(&w->waiter); /* figures have no event, and a process may be in another container */
+            gd__waiter_for_time(&w->waiter); /* there is no event for figures, or for processes of other containers */
         if (s->pid > 0 && s->use != GD__DEVICE_ABOVE)
             is_new |= gd__waiter_for_process(&w->waiter, s->pid);
     }
@@ -177,7 +178,7 @@ static void describe(const struct waiting *w, char out[MESSAGE_MAX])
         snprintf(out + used, (size_t)(MESSAGE_MAX - used), "; and %zu more", blocked - named);
 }
 
-/* Who uses which device. How much memory is in use does not count: that changes all the time. */
+/* A hash of which process uses which device. The memory in use is left out, because it changes all the time. */
 static uint64_t summary(const struct waiting *w)
 {
     uint64_t hash = UINT64_C(1469598103934665603);
@@ -209,7 +210,7 @@ static int stopped(const struct waiting *w)
     return gd__error(GD_E_INTERRUPTED, "interrupted while %s", message);
 }
 
-/* Signals are blocked from the question whether to stop until the sleep, so that none is missed in between. */
+/* Signals are blocked from the call of note() until the sleep, so that no signal is missed in between. */
 static int sleep_once(struct waiting *w)
 {
     sigset_t ours, before;

@@ -1,4 +1,4 @@
-/* Who holds a lock on a device or computes on it, for messages and for waiting. */
+/* Processes that have a lock on a device or compute on it, for error messages and for waiting. */
 #ifndef GD_GPU_CLAIM_HOLDER_H
 #define GD_GPU_CLAIM_HOLDER_H
 
@@ -11,23 +11,24 @@ enum { GD__HOLDER_TEXT = 192 };
 
 struct gd__holder {
     int pid;        /* 0: not known, for example a process of another container */
-    bool exclusive; /* the lock that it holds */
-    bool ancestor;  /* this process was started by it: it does not end before us */
+    bool exclusive; /* its lock is exclusive */
+    bool ancestor;  /* it started this process, directly or indirectly */
 };
 
-/* Looks up who holds a lock on the file, in /proc/locks. False: nobody, as far as can be seen. Of several holders the
- * one that is our ancestor is reported, or the first one. */
+/* Finds the process that has a lock on the file, in /proc/locks. Returns false if none is listed there. If there are
+ * several, returns our ancestor, or else the first one. */
 bool gd__holder_find(struct gd__holder *out, const struct gd__lock_file_id *file);
 
-/* The same for all files of a device. Nobody holds a lock if the directory cannot be read. */
+/* The same for all files of a device. Returns false if the directory cannot be read. */
 bool gd__holder_of_device(struct gd__holder *out, const struct gd__lock_directory *d, const char *name,
                           struct gd__lock_file_id *file);
 
-/* Describes a process for a message: "process 71 (anna: python3 train.py)". Parts that are not known are left out; with
- * pid 0 it is "another process". Returns out. */
+/* Describes a process for a message: "process 71 (anna: python3 train.py)". Parts that are not known are left out. The
+ * text for pid 0 is "another process". Returns out. */
 char *gd__holder_describe(char out[GD__HOLDER_TEXT], int pid);
 
-/* A descriptor that is readable when the process has ended. -1: it has ended, or cannot be watched. */
+/* Returns a descriptor that becomes readable when the process ends. Returns -1 if the process has ended or cannot be
+ * watched. */
 int gd__holder_watch(int pid);
 
 #endif

@@ -12,7 +12,7 @@ struct gd__claim {
     size_t n;
 };
 
-/* Waits for free devices and locks them. On success the list holds the devices whose locks are in the claim. */
+/* Waits for free devices and locks them. On success the list contains only the locked devices. */
 int gd__claim_wait(struct gd__claim *claim, struct gd_devices *list, const struct gd__claim_ask *ask);
 
 void gd__claim_release(struct gd__claim *claim); /* all locks */

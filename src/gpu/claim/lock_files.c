@@ -1,10 +1,11 @@
 /* The files of lock_files.h.
  *
- * Why two users cannot both get a lock: each first makes a file of his own, then looks for all files, then locks them
- * all. Of two who do this at the same time at least one sees the file of the other, and both lock in the same order.
+ * Two users cannot both get a lock. Each user first makes a file, then lists all files, then locks all files in the
+ * list. If two users do this at the same time, at least one of them sees the other's file, and both lock in the same
+ * order.
  *
- * All files are opened for reading only, which is enough for flock(). An existing file is never opened with O_CREAT:
- * with fs.protected_regular the kernel refuses that for the files of other users.
+ * All files are opened for reading only, which is enough for flock(). An existing file is never opened with O_CREAT,
+ * because with fs.protected_regular the kernel refuses this for files of other users.
  */
 #include "gpu/claim/lock_files.h"
 
@@ -97,7 +98,7 @@ static void file_name(char *out, size_t size, const char *name, unsigned k)
     snprintf(out, size, PREFIX "%s.%u", name, k);
 }
 
-/* The K of a file name; -1: it is not a file of this device. */
+/* Returns the K of a file name, or -1 if the file does not belong to this device. */
 static long number_of(const char *file, const char *name)
 {
     const size_t prefix = strlen(PREFIX), length = strlen(name);
@@ -136,7 +137,7 @@ static int by_number(const void *a, const void *b)
     return (x->k > y->k) - (x->k < y->k);
 }
 
-/* Nobody can make us open any number of files: only the first ones of each owner count. */
+/* Keeps only the first OWNER_MOST files of each owner, so that a user cannot make us open any number of files. */
 static void limit_owners(struct files *list)
 {
     size_t kept = 0;
@@ -196,8 +197,8 @@ static bool has_own(const struct files *list)
     return false;
 }
 
-/* Makes a file of our own, under the first name that is not taken. If this process dies before the mode is set, the
- * file is ignored for ever, and the next one gets another name. */
+/* Makes a file of this user, with the first name that does not exist yet. If this process dies before the mode is set,
+ * the file is never used, and the next file gets another name. */
 static int make_file(const struct gd__lock_directory *d, const char *name)
 {
     char file[sizeof((struct gd__lock_file_id *)0)->name];
@@ -217,7 +218,7 @@ static int make_file(const struct gd__lock_directory *d, const char *name)
     return rc;
 }
 
-/* Finds all files after making sure that one of them is ours. */
+/* Lists all files. First makes a file of this user if there is none. */
 static int find_with_own(struct files *out, const struct gd__lock_directory *d, const char *name)
 {
     int rc = find_files(out, d, name);
@@ -238,7 +239,8 @@ static int find_with_own(struct files *out, const struct gd__lock_directory *d, 
 
 /* --- locking --- */
 
-/* Opens a file and adds it to the lock. 1: it is not a lock file any more, or cannot be opened: it does not count. */
+/* Opens a file and adds it to the lock. Returns 1 if the file is ignored, because it cannot be opened or is not the
+ * same lock file any more. */
 static int open_file(struct gd__device_lock *lock, const struct gd__lock_directory *d, const struct file *f, int *fd)
 {
     struct stat s;
@@ -263,7 +265,7 @@ static int open_file(struct gd__device_lock *lock, const struct gd__lock_directo
     }
     gd__fd_close(fd);
     gd__free(held);
-    /* Without descriptors or memory we cannot know whether somebody holds the lock. */
+    /* Without descriptors or memory it is not known whether another process has the lock. */
     if (error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR)
         return gd__error(GD_E_SYSTEM, "cannot open %s/%s, a lock of a GPU: %s", d->path, f->id.name, strerror(error));
     return 1;
@@ -291,7 +293,7 @@ static int lock_files(struct gd__device_lock *lock, const struct gd__lock_direct
     return 0;
 }
 
-/* True if a file of ours that was locked is still in the directory. */
+/* Returns true if a locked file of this user is still in the directory. */
 static bool holds_own(const struct gd__device_lock *lock)
 {
     for (const struct gd__lock_held *h = lock->first; h; h = h->next) {
@@ -326,14 +328,14 @@ int gd__device_lock_take(struct gd__device_lock *lock, const struct gd__lock_dir
                      d->path);
 }
 
-/* The program may have closed our descriptor by mistake and got its number for a file of its own. */
+/* Returns false if the program has closed the descriptor by mistake. Its number may now belong to another file. */
 static bool is_still_ours(const struct gd__fork_guard *g)
 {
     struct stat s;
     return g->fd >= 0 && fstat(g->fd, &s) == 0 && s.st_dev == g->device && s.st_ino == g->inode;
 }
 
-/* Unlocks before it closes: those who wait are woken by the close and must then find the file unlocked. */
+/* Unlocks each file before it is closed, because the close wakes waiting processes, which must find it unlocked. */
 void gd__device_lock_release(struct gd__device_lock *lock)
 {
     while (lock->first) {

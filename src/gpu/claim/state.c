@@ -1,4 +1,4 @@
-/* Whether a device is free, and what to tell people if it is not. */
+/* Whether a device is free, and the message if it is not. */
 #include "gpu/claim/state.h"
 
 #include <ctype.h>
@@ -53,7 +53,8 @@ void gd__device_figures(struct gd__device_state *out, const struct gd__found *f)
         out->use = GD__DEVICE_FILLED;
 }
 
-/* The run that holds a lock is also the cause of what its workers do on the device, so it is named first. */
+/* A lock is reported rather than the processes on the device, because these are usually the workers of the run that has
+ * the lock. */
 void gd__device_state(struct gd__device_state *out, const struct gd__found *f, const struct gd__lock_directory *d)
 {
     char name[GD__LOCK_NAME_MAX];

@@ -1,4 +1,4 @@
-/* What keeps a device from being free. */
+/* Whether a device is free, and if not, the reason. */
 #ifndef GD_GPU_CLAIM_STATE_H
 #define GD_GPU_CLAIM_STATE_H
 
@@ -16,19 +16,19 @@ enum gd__device_use {
 
 struct gd__device_state {
     enum gd__device_use use;
-    int pid;                      /* the holder or the process that computes; 0: not known */
+    int pid;                      /* the process that has the lock or computes; 0: not known */
     struct gd__lock_file_id file; /* LOCKED: the file that is locked */
 };
 
 enum { GD__STATE_TEXT = 320 };
 
-/* The name of a device's locks. */
+/* Sets out to the name of the device's locks. */
 void gd__device_lock_name(char out[GD__LOCK_NAME_MAX], const struct gd__found *f);
 
-/* Looks at the figures of the device, which must be fresh, and at its locks. */
+/* Checks the figures of the device, which must be fresh, and its locks. */
 void gd__device_state(struct gd__device_state *out, const struct gd__found *f, const struct gd__lock_directory *d);
 
-/* Looks at the figures only. */
+/* Checks only the figures. */
 void gd__device_figures(struct gd__device_state *out, const struct gd__found *f);
 
 /* "GPU 0 is held by process 71 (anna: gpu-dispatch run ...)". Returns out. */

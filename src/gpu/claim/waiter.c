@@ -45,7 +45,7 @@ void gd__waiter_for_time(struct gd__waiter *w)
     w->timer = true;
 }
 
-/* The numbers of watches grow, and a file that is watched already keeps its number. */
+/* A new watch gets a higher number than all earlier ones. A file that is watched already keeps its number. */
 bool gd__waiter_for_file(struct gd__waiter *w, const struct gd__lock_directory *d, const struct gd__lock_file_id *file)
 {
     char path[PATH_MAX + sizeof file->name + 1];
