@@ -464,30 +464,59 @@ TEST(the_callback_can_end_the_wait)
     gd__claim_close(&w.held);
 }
 
-static struct waited *interrupted;
+static volatile sig_atomic_t signalled;
+static int asked, reported;
 
 static void on_signal(int number)
 {
     (void)number;
-    interrupted->answer = 1;
+    signalled = 1;
 }
 
-static void send_signal(struct waited *w, const char *message)
+/* The signal is sent after the last question before a sleep has been answered, as far as the answer goes. */
+static int signal_after_the_answer(void *user, const char *message)
 {
-    (void)w, (void)message;
-    CHECK_EQ(kill(getpid(), SIGINT), 0); /* it is blocked here, and arrives in the sleep */
+    const int answer = signalled;
+    (void)user;
+    reported += message != NULL;
+    if (!message && asked++ == 0)
+        CHECK_EQ(kill(getpid(), SIGINT), 0);
+    return answer;
 }
 
-TEST(a_signal_just_before_the_sleep_is_not_missed)
+TEST(a_signal_just_before_the_sleep_is_not_missed_and_nothing_is_reported_twice)
 {
-    struct waited w = { .act = send_signal };
+    const struct gd__claim_ask ask = { .note = signal_after_the_answer };
     struct sigaction action = { .sa_handler = on_signal };
-    interrupted = &w;
     enter("1");
     sigaction(SIGINT, &action, NULL);
-    w.held = claim_spec("free", "0");
-    CHECK_EQ(wait_for("free:1", &w, ""), GD_E_INTERRUPTED);
-    gd__claim_close(&w.held);
+    struct gd__claim *held = claim_spec("free", "0"), *mine;
+    struct gd_devices *list = candidates("free:1");
+    CHECK_EQ(gd__claim_open(&mine, list, &ask), GD_E_INTERRUPTED);
+    CHECK_EQ(asked, 2);
+    CHECK_EQ(reported, 1);
+    gd_devices_close(&list);
+    gd__claim_close(&held);
+}
+
+TEST(the_end_of_a_process_wakes_without_the_timer)
+{
+    static const int no_stops[GD__WAITER_STOPS];
+    struct gd__waiter w;
+    const pid_t pid = start(false);
+    gd__waiter_open(&w);
+    gd__waiter_begin(&w);
+    CHECK(gd__waiter_for_process(&w, pid));
+    CHECK(!gd__waiter_for_process(&w, pid));
+    CHECK(!w.timer);
+    CHECK_EQ(kill(pid, SIGKILL), 0);
+    sigset_t none;
+    sigemptyset(&none);
+    CHECK_EQ(gd__waiter_sleep(&w, no_stops, &none), 1);
+    gd__waiter_begin(&w);
+    CHECK(!gd__waiter_for_process(&w, pid)); /* it has ended, so only the timer is left */
+    CHECK(w.timer);
+    gd__waiter_close(&w);
 }
 
 TEST(a_descriptor_can_end_the_wait)

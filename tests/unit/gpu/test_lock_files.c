@@ -484,15 +484,19 @@ TEST(without_write_access_an_exclusive_lock_fails_and_a_shared_one_respects_what
 
 TEST(too_few_descriptors_are_an_error_and_not_a_free_device)
 {
-    struct rlimit none;
-    enter();
-    struct holder h = start_holder(GD__LOCK_EXCLUSIVE, 0, NULL);
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &none), 0);
-    none.rlim_cur = 3;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
     struct gd__device_lock lock = { 0 };
-    CHECK(take(&lock, GD__LOCK_SHARED) < 0);
-    kill_holder(h);
+    struct rlimit few;
+    need_root();
+    enter();
+    kill_holder(start_holder(GD__LOCK_EXCLUSIVE, NOBODY, NULL));
+    kill_holder(start_holder(GD__LOCK_EXCLUSIVE, 0, NULL)); /* the device has two files now */
+    const int next = dup(0);
+    close(next);
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &few), 0);
+    few.rlim_cur = (rlim_t)next + 1;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    CHECK_EQ(take(&lock, GD__LOCK_EXCLUSIVE), GD_E_SYSTEM);
+    CHECK_CONTAINS(gd_error_text(), "Too many open files");
 }
 
 TEST_MAIN()
