@@ -26,10 +26,36 @@
  *
  * A worker can also be a plugin: a .so file that exports gd_plugin_worker() (below). Set gd_options.plugin to its path.
  *
- * Threads: setup, process, process_batch and cleanup run on the worker's main thread. load runs on I/O threads.
- * interrupt runs on a thread of the library. A function that takes a struct gd_result must be called on the thread that
- * was given this result. gd_task_cancelled() and the functions that read from a struct gd_worker may be called on any
- * thread.
+ * A worker that has many tasks in flight at once (an engine that forms its own batches, an asynchronous client) has
+ * begin instead of process. begin starts a task and returns. The task is finished later, on any thread and in any
+ * order, with gd_result_finish():
+ *
+ *     static int begin(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+ *     {
+ *         return engine_add(gd_worker_user(w), t->data, t->size, r) ? 0 : gd_result_error(r, "the engine is full");
+ *     }
+ *     static void on_engine_done(void *request, const char *text, size_t size)  // on a thread of the engine
+ *     {
+ *         struct gd_result *r = request;
+ *         if (gd_result_cancel_requested(r))
+ *             gd_result_cancelled(r);
+ *         else if (gd_result_set(r, text, size) < 0)
+ *             gd_result_error(r, "%s", gd_error_text());
+ *         gd_result_finish(r);                        // do not use r or its task after this
+ *     }
+ *     static int setup_engine(struct gd_worker *w, const struct gd_setup *s)
+ *     {
+ *         gd_worker_set_user(w, engine_start(s->args, on_engine_done));
+ *         return gd_worker_set_concurrency(w, 64) < 0 ? GD_E_FAILED : 0;
+ *     }
+ *     static const struct gd_worker_ops engine_ops = {
+ *         .size = sizeof engine_ops, .setup = setup_engine, .begin = begin };
+ *
+ * Threads: setup, process, process_batch, begin and cleanup run on the worker's main thread. load runs on I/O threads.
+ * interrupt and cancel run on a thread of the library. A function that takes a struct gd_result must be called on the
+ * thread that was given this result. A worker with begin may pass it to any other thread; only one thread at a time may
+ * use it. gd_task_cancelled(), gd_result_cancel_requested() and the functions that read from a struct gd_worker may be
+ * called on any thread.
  *
  * If one of your functions crashes, exits or hangs, only the current attempt is lost.
  */
@@ -71,20 +97,21 @@ struct gd_setup {
      * 0 to n_gpus - 1, in this order. */
     const int *gpu_ids;
     size_t n_gpus;
+    unsigned concurrency; /* the most tasks that may be in flight at once; 0: no limit is set */
 };
 
 struct gd_task {
     uint64_t id;      /* number of the task, from 0, in source order */
     const void *data; /* the payload, in read-only shared memory; aligned to 16 bytes if it is longer than 24 bytes.
-                         Valid until process returns. */
+                         Valid until process returns, or with begin until gd_result_finish(). */
     size_t size;
     unsigned attempt; /* 1 for the first try */
     void *loaded;     /* set by load() */
 };
 
-/* The functions of a worker. process or process_batch must be set. The others may be NULL. A function that returns int
- * returns 0 on success. Any other value is a failure. Set the error message of a failure with gd_worker_error() in
- * setup and cleanup, and with gd_result_...() in the other functions. */
+/* The functions of a worker. process, process_batch or begin must be set. The others may be NULL. A function that
+ * returns int returns 0 on success. Any other value is a failure. Set the error message of a failure with
+ * gd_worker_error() in setup and cleanup, and with gd_result_...() in the other functions. */
 struct gd_worker_ops {
     size_t size; /* sizeof(struct gd_worker_ops) */
 
@@ -116,6 +143,18 @@ struct gd_worker_ops {
      * true from then on. Set interrupt if the task cannot call gd_task_cancelled() regularly, but can be stopped from
      * another thread. */
     void (*interrupt)(struct gd_worker *w);
+
+    /* Starts one task and returns without waiting for its end. If it returns 0, gd_result_finish() must be called once
+     * for the result, later or within begin. If it returns a failure code, the task has failed, and gd_result_finish()
+     * must not be called. Tasks begin in the order in which they were handed to the worker. If begin is set, process,
+     * process_batch and interrupt are not called. begin cannot be combined with load or with gd_options.batch_size > 1.
+     */
+    int (*begin)(struct gd_worker *w, const struct gd_task *task, struct gd_result *result);
+
+    /* Called once for a task in flight that has reached its time limit, and never before its begin has returned.
+     * gd_result_cancel_requested() returns true from then on. Stop the task and finish it with gd_result_cancelled().
+     * The task stays valid until this returns, even if another thread finishes it meanwhile. */
+    void (*cancel)(struct gd_worker *w, const struct gd_task *task);
 };
 
 /* Call this at the start of main. In the dispatching program it stores argv and ops and returns 0. Both must stay valid
@@ -142,9 +181,21 @@ void *gd_worker_user(const struct gd_worker *w);
 /* Sets the error message of a failed setup or cleanup. Returns GD_E_FAILED, which setup or cleanup should return. */
 int gd_worker_error(struct gd_worker *w, const char *format, ...) GD_PRINTF(2, 3);
 
+/* Sets how many tasks this worker can have in flight at once. Call it in the setup of a worker with begin. Without this
+ * call the number is gd_setup.concurrency, or 1 if that is 0. Returns the number that will be used: n, but at most 4096
+ * and at most gd_setup.concurrency if that is not 0. Returns a negative code if n is 0, or the worker has no begin, or
+ * setup is over. */
+int gd_worker_set_concurrency(struct gd_worker *w, unsigned n);
+
 /* Returns true after the current task (or batch) has reached its time limit. Then stop and return
+<<<<<<< HEAD
  * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not cancel
  * the current task. */
+=======
+ * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not set this:
+ * it lets running tasks finish. In a worker with begin there is no current task, and this returns false: use
+ * gd_result_cancel_requested(). */
+>>>>>>> eabbeb0 (worker: begin() and gd_result_finish(): tasks in flight, finished in any order)
 bool gd_task_cancelled(const struct gd_worker *w);
 
 /* Returns the part of the payload memory that a worker should pin, because payloads are placed there first. *base is
@@ -173,7 +224,23 @@ int gd_result_device_lost(struct gd_result *r, const char *format, ...) GD_PRINT
 /* Reports a failure with data. Allocates memory for the data, like gd_result_alloc(). on_error gets the data together
  * with the message. process should then return GD_E_FAILED. */
 void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *format, ...) GD_PRINTF(3, 4);
-int gd_result_cancelled(struct gd_result *r); /* the task stopped because of gd_task_cancelled() */
+/* Reports that the task stopped because of gd_task_cancelled() or gd_result_cancel_requested(). */
+int gd_result_cancelled(struct gd_result *r);
+
+/* Finishes a task that begin has started. The result is what was set last: an empty success if nothing was set. Any
+ * thread may call this, also within begin. After it, the result, the task and its payload must not be used. A second
+ * call for the same task ends the process with an error message, as does a result that is not of a task in flight.
+ * Returns 0, or GD_E_INVALID if r is NULL. */
+int gd_result_finish(struct gd_result *r);
+
+/* Returns true after the task of this result has reached its time limit. Then finish it with gd_result_cancelled(). A
+ * worker that does not finish the task within the grace period is killed. Works with process too. */
+bool gd_result_cancel_requested(const struct gd_result *r);
+
+/* Sends data as a part of the task's result while the task goes on. The data is copied. May be called any number of
+ * times before the task is finished, and waits if the dispatcher is behind. Does not change the result. Not available
+ * in load and process_batch. */
+int gd_result_partial(struct gd_result *r, const void *data, size_t size);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -2,10 +2,10 @@
  *
  *   setup -> READY -> tasks until the stop -> cleanup -> BYE -> exit
  *
- * There are two loops here and a third in pipeline.c. single_loop() takes one task at a time and loads nothing ahead.
- * It reads the clock once for each task, because the end of one task is the start of the next. Claiming a task also
- * wakes the dispatcher for the previous result. group_loop() is for batches and for loading ahead. It claims as many
- * tasks as may be in progress, and commits results strictly in the order of their positions.
+ * There are two loops here, a third in pipeline.c and a fourth in flight/flight.c. single_loop() takes one task at a
+ * time and loads nothing ahead. It reads the clock once for each task, because the end of one task is the start of the
+ * next. Claiming a task also wakes the dispatcher for the previous result. group_loop() is for batches and for loading
+ * ahead. It claims as many tasks as may be in progress, and commits results strictly in the order of their positions.
  *
  * Before each call of user code there is a claim or a flush, so the dispatcher is woken for every committed result
  * before user code runs.
@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "worker/flight/flight.h"
 #include "worker/host.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -73,6 +74,15 @@ static inline void unset_current(struct gd_worker *w)
         set_current(w, GD__NO_POSITION);
 }
 
+struct gd__entry *gd__entry_of(const struct gd_result *r)
+{
+    const struct gd_worker *w = r->worker;
+    for (uint64_t i = 0; w->entries && i <= w->entry_mask; i++)
+        if (r == &w->entries[i].result)
+            return &w->entries[i];
+    return NULL;
+}
+
 static inline void open_entry(struct gd_worker *w, struct gd__entry *e, uint64_t position)
 {
     const struct gd__task_slot *slot = gd__port_task(&w->port, position);
@@ -89,6 +99,11 @@ static inline void open_entry(struct gd_worker *w, struct gd__entry *e, uint64_t
     e->state = GD__ENTRY_CLAIMED;
     e->to_unload = false;
     gd__result_reset(&e->result);
+}
+
+void gd__entry_open(struct gd_worker *w, struct gd__entry *e, uint64_t position)
+{
+    open_entry(w, e, position);
 }
 
 void gd__entry_unload(struct gd_worker *w, struct gd__entry *e)
@@ -124,7 +139,7 @@ void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_
 }
 
 /* The device is lost, so this process must end. Loaded tasks are unloaded, but cleanup is not called. */
-_Noreturn static void leave_device(struct gd_worker *w)
+_Noreturn void gd__host_leave_device(struct gd_worker *w)
 {
     gd__host_flush(w);
     gd__loader_stop(w);
@@ -196,7 +211,7 @@ static void single_loop(struct gd_worker *w)
         gd__record_put(w, e->result.kind, e, &e->result);
         w->head = position + 1;
         if (!LIKELY(e->result.kind != GD__R_DEVICE_LOST))
-            leave_device(w);
+            gd__host_leave_device(w);
     }
 }
 
@@ -269,7 +284,7 @@ void gd__host_commit(struct gd_worker *w, uint64_t below)
         gd__record_put(w, e->result.kind, e, &e->result);
     }
     if (lost)
-        leave_device(w);
+        gd__host_leave_device(w);
 }
 
 /* Calls process for each task of a group, one after the other. */
@@ -449,6 +464,15 @@ static int make_entries(struct gd_worker *w)
     return 0;
 }
 
+unsigned gd__host_concurrency(const struct gd_worker *w)
+{
+    const unsigned bound = w->port.config.concurrency;
+    unsigned n = w->announced ? w->announced : bound ? bound : 1;
+    if (bound && n > bound)
+        n = bound;
+    return n < GD__FLIGHT_MAX ? n : GD__FLIGHT_MAX;
+}
+
 /* Stores the outcome of setup or cleanup in w->own. */
 static void settle_own(struct gd_worker *w, int code, const char *who)
 {
@@ -470,15 +494,27 @@ static void set_up(struct gd_worker *w)
         .args_size = c->args_size,
         .restarts = c->generation,
         .batch_size = (unsigned)w->batch_size,
+        .concurrency = c->concurrency,
     };
     s.gpu_ids = gd_worker_gpu_ids(w, &s.n_gpus);
+    if (w->ops.begin && w->batch_size > 1) {
+        gd_worker_error(w,
+                        "gd_options.batch_size is %u, but the worker has begin(), which gets one task at a time: set "
+                        "batch_size to 1",
+                        s.batch_size);
+        return;
+    }
     GD__KILL_POINT("before_setup");
+    w->in_setup = true;
     settle_own(w, w->ops.setup ? w->ops.setup(w, &s) : 0, "setup");
+    w->in_setup = false;
     GD__KILL_POINT("after_setup");
     if (w->own.kind != GD__R_SUCCESS)
         return;
     int code = make_entries(w);
-    if (code == 0 && w->pipe)
+    if (code == 0 && w->ops.begin)
+        code = gd__flight_open(w, gd__host_concurrency(w));
+    else if (code == 0 && w->pipe)
         code = gd__pipeline_open(w);
     else if (code == 0 && w->ops.load)
         code = gd__loader_start(w);
@@ -505,6 +541,7 @@ static void clean_up(struct gd_worker *w)
         gd__record_put(w, GD__R_CLEANUP_FAILED, NULL, &w->own);
 }
 
+/* The memory of flight/ is not released, because the guardian thread may still use it. */
 static void release_memory(struct gd_worker *w)
 {
     gd__pipeline_close(w);
@@ -541,13 +578,17 @@ _Noreturn static void run_worker(struct gd_worker *w)
     set_up(w);
     if (w->own.kind != GD__R_SUCCESS)
         leave_after_setup(w);
-    const struct gd__entry ready = { .position = (w->end_task ? GD__READY_ENDS_TASKS : 0) |
-                                                 (w->ops.load ? GD__READY_LOADS : 0) };
+    const struct gd__entry ready = {
+        .position = (w->end_task ? GD__READY_ENDS_TASKS : 0) | (w->ops.load ? GD__READY_LOADS : 0),
+        .task.attempt = gd__flight_of(w) ? gd__host_concurrency(w) : 1,
+    };
     gd__record_put(w, GD__R_READY, &ready, NULL);
     gd__port_flush(&w->port);
     GD__KILL_POINT("ready");
 
-    if (w->pipe)
+    if (gd__flight_of(w))
+        gd__flight_loop(w);
+    else if (w->pipe)
         gd__pipeline_loop(w);
     else if (w->batch_size == 1 && w->ops.process && !w->ops.load)
         single_loop(w);

@@ -3,11 +3,12 @@
  *   main.c     becoming a worker (boot message, guardian thread) or remembering how to start one
  *   host.c     setup, the loops over tasks and batches, cleanup
  *   loader.c   load() on I/O threads, ahead of process
+ *   flight/    begin(): several tasks in flight, finished in any order
  *   pipeline.c passing tasks on to another program (stream.c, with its pipes in program.c)
  *   result.c   gd_result_...() and gd_worker_...(), result records
  *
  * Only the main thread uses the port, except for result bytes (under bytes_lock) and `loading` (under the loader's
- * lock). The guardian thread reads `cancel` and `current`.
+ * lock). The guardian thread reads `cancel`, `cancel_at`, `current` and `flight`.
  */
 #ifndef GD_WORKER_HOST_H
 #define GD_WORKER_HOST_H
@@ -84,6 +85,7 @@ struct gd_result {
     uint64_t size;
     uint64_t offset; /* 0: it uses no room in the region */
     char *message;   /* the error message, owned; NULL: it fits into `bytes` */
+    unsigned owner;  /* flight/room.c: the number of the thread that allocated the room; 0: none. Under bytes_lock */
     alignas(16) unsigned char bytes[GD__INLINE_MAX];
 };
 
@@ -106,6 +108,7 @@ struct gd__entry {
 };
 
 struct gd__loader;
+struct gd__flight;
 
 struct gd_worker {
     struct gd__port port;
@@ -130,7 +133,11 @@ struct gd_worker {
     struct gd__pipeline *pipeline;
 
     struct gd__loader *loader;  /* NULL: no load() */
-    pthread_mutex_t bytes_lock; /* used only with a loader */
+    pthread_mutex_t bytes_lock; /* used only with a loader or in flight */
+
+    unsigned announced;                  /* gd_worker_set_concurrency(); 0: not called */
+    bool in_setup;                       /* it may be called */
+    _Atomic(struct gd__flight *) flight; /* NULL: no begin(), or setup is not over */
 
     /* The first position that is being processed, or whose load the main thread waits for. If there is an interrupt(),
      * it changes under current_lock, so that no task is interrupted in place of another. */
@@ -166,6 +173,11 @@ static inline void gd__host_check_fork(const struct gd_worker *w)
  * wait for it for ever. */
 _Noreturn void gd__host_thread_left(void *unused);
 
+static inline struct gd__flight *gd__flight_of(const struct gd_worker *w)
+{
+    return atomic_load_explicit(&w->flight, memory_order_acquire);
+}
+
 /* host.c */
 int gd__host_wait(struct gd_worker *w);           /* gd__port_wait(), with the hooks */
 _Noreturn void gd__host_run(struct gd_worker *w); /* port, ops and lifeline are set */
@@ -175,6 +187,8 @@ void gd__host_flush(struct gd_worker *w); /* wakes the dispatcher for the commit
 bool gd__host_claim(struct gd_worker *w, uint64_t n);
 /* Marks the positions from first to below `below` as started. Call it once for each position. */
 void gd__host_begin(struct gd_worker *w, uint64_t first, uint64_t below, uint64_t now_ns);
+unsigned gd__host_concurrency(const struct gd_worker *w); /* how many tasks may be in flight, for a worker with begin */
+_Noreturn void gd__host_leave_device(struct gd_worker *w); /* the device is lost: ends the process */
 /* Commits the settled results below `below`, in order. Does not return if one of them reports that the device is
  * lost. */
 void gd__host_commit(struct gd_worker *w, uint64_t below);
@@ -183,6 +197,12 @@ static inline struct gd__entry *gd__entry_at(const struct gd_worker *w, uint64_t
 {
     return &w->entries[position & w->entry_mask];
 }
+
+/* The entry of w->entries to which the result belongs, or NULL. */
+struct gd__entry *gd__entry_of(const struct gd_result *r);
+
+/* Fills e with the task at that position, which must be claimed. The payload may be in the ring. */
+void gd__entry_open(struct gd_worker *w, struct gd__entry *e, uint64_t position);
 
 /* Whether the task is suspected of crashing: no other task may be in progress beside it. */
 static inline bool gd__is_solo(const struct gd_worker *w, uint64_t position)
@@ -204,6 +224,13 @@ void gd__loader_cancel(struct gd_worker *w);
 /* Ends the I/O threads. Waits for running loads, and unloads the loaded tasks. */
 void gd__loader_stop(struct gd_worker *w);
 
+/* flight/room.c: like take_room() and drop_room() in result.c */
+uint64_t gd__flight_take_room(struct gd_result *r, uint64_t size);
+void gd__flight_drop_room(struct gd_result *r);
+
+/* flight/cancel.c: calls cancel() for every task in flight that is newly cancelled */
+void gd__flight_cancel_all(struct gd_worker *w);
+
 /* result.c */
 void gd__result_init(struct gd_result *r, struct gd_worker *w); /* once per object */
 void gd__result_reset(struct gd_result *r);                     /* makes it an empty success again */
@@ -217,6 +244,11 @@ int gd__result_fail(struct gd_result *r, enum gd__record_kind kind, const char *
 /* Writes and commits a record with the bytes of r (NULL: none) and the position, times and other data of e (NULL:
  * none). */
 void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r);
+/* Likewise, in flight mode, for the task at that place. */
+void gd__record_put_at(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r,
+                       unsigned place);
+/* Moves the bytes of r to where the record will refer to them, so that writing the record allocates nothing. */
+void gd__result_place(struct gd_result *r);
 void gd__thread_is_loading(uint64_t position);           /* this I/O thread loads position (or GD__NO_POSITION) */
 size_t gd__message_fit(const char *text, size_t length); /* the length without an incomplete character at the end */
 

@@ -66,8 +66,8 @@ static void print_offer(const char *path, const struct gd_worker_ops *ops)
     static const struct {
         const char *name;
         size_t offset;
-    } offers[] = { OFFER(setup),  OFFER(process), OFFER(process_batch), OFFER(load),
-                   OFFER(unload), OFFER(cleanup), OFFER(interrupt) };
+    } offers[] = { OFFER(setup),   OFFER(process),   OFFER(process_batch), OFFER(load),  OFFER(unload),
+                   OFFER(cleanup), OFFER(interrupt), OFFER(begin),         OFFER(cancel) };
 #undef OFFER
     printf("%s:", path);
     for (size_t i = 0; i < sizeof offers / sizeof offers[0]; i++) {

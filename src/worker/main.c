@@ -4,7 +4,7 @@
  * A worker has the number of the boot socket in its environment. It removes the variable, because its own children are
  * not workers. It receives the shared memory. Then the guardian thread reads the socket:
  *
- *   on a byte 'c'       calls interrupt(), if the cancelled task still runs
+ *   on a byte 'c'       calls interrupt(), if the cancelled task still runs, or cancel() for cancelled tasks in flight
  *   on a byte 'e'       ends that task by force, if the worker can do that
  *   on end of file      the dispatcher has ended: kills this process and its whole group
  *
@@ -111,9 +111,15 @@ static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
     memset(out, 0, sizeof *out);
     memcpy(out, ops, known);
     out->size = sizeof *out;
-    if (!out->process && !out->process_batch)
-        return gd__error(GD_E_INVALID, "gd_worker_ops has neither process nor process_batch: set one of them to the "
-                                       "function that does a task");
+    if (!out->process && !out->process_batch && !out->begin)
+        return gd__error(GD_E_INVALID, "gd_worker_ops has neither process nor process_batch nor begin: set one of them "
+                                       "to the function that does a task");
+    if (out->begin && out->load)
+        return gd__error(GD_E_INVALID,
+                         "gd_worker_ops has both begin and load, which cannot be combined: let begin load "
+                         "what the task needs");
+    if (out->cancel && !out->begin)
+        return gd__error(GD_E_INVALID, "gd_worker_ops has cancel but not begin: a worker with process has interrupt");
     return 0;
 }
 
@@ -251,16 +257,18 @@ static void watch_over(struct gd_worker *w)
             continue;
         if (n <= 0)
             die_with_group();
-        if (byte == 'c')
+        if (byte == 'c') {
             interrupt_current(w);
-        else if (byte == 'e')
+            gd__flight_cancel_all(w);
+        } else if (byte == 'e') {
             end_current(w);
+        }
     }
 }
 
 static void *guardian(void *arg)
 {
-    pthread_cleanup_push(gd__host_thread_left, NULL); /* interrupt() is user code */
+    pthread_cleanup_push(gd__host_thread_left, NULL); /* interrupt() and cancel() are user code */
     watch_over(arg);
     pthread_cleanup_pop(0);
     return NULL;

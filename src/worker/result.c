@@ -5,7 +5,8 @@
  * stays in private memory until the record is written, so that no shared memory has to be reserved for failures.
  *
  * When the result region is full, the main thread waits for the dispatcher to release some of it. An I/O thread does
- * not wait, because the process has only one bell, which the main thread uses. So its allocation fails.
+ * not wait, because the process has only one bell, which the main thread uses. So its allocation fails. In flight mode
+ * every thread may wait: see flight/room.c.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -84,31 +85,57 @@ bool gd_task_cancelled(const struct gd_worker *w)
     return gd__host_cancel_below(w) > position; /* never more than GD__NO_POSITION */
 }
 
+int gd_worker_set_concurrency(struct gd_worker *w, unsigned n)
+{
+    if (!w || n == 0)
+        return gd__error(GD_E_INVALID, "gd_worker_set_concurrency: %s",
+                         w ? "n is 0: pass at least 1" : "the worker is NULL");
+    if (!w->in_setup || !w->ops.begin)
+        return gd__error(GD_E_INVALID, "gd_worker_set_concurrency: %s",
+                         w->ops.begin ? "call it in setup" : "the worker has no begin(), so it has one task at a time");
+    w->announced = n;
+    return (int)gd__host_concurrency(w);
+}
+
 /* ---- room in the result region ---- */
+
+static bool is_shared(const struct gd_worker *w)
+{
+    return w->loader || gd__flight_of(w);
+}
 
 static void lock_bytes(struct gd_worker *w)
 {
-    if (w->loader)
+    if (is_shared(w))
         pthread_mutex_lock(&w->bytes_lock);
 }
 
 static void unlock_bytes(struct gd_worker *w)
 {
-    if (w->loader)
+    if (is_shared(w))
         pthread_mutex_unlock(&w->bytes_lock);
 }
 
-static void drop_room(struct gd_worker *w, uint64_t offset)
+static void drop_room(struct gd_result *r)
 {
-    lock_bytes(w);
-    gd__bytes_drop(w->port.bytes, offset);
-    unlock_bytes(w);
+    struct gd_worker *w = r->worker;
+    if (gd__flight_of(w)) {
+        gd__flight_drop_room(r);
+    } else {
+        lock_bytes(w);
+        gd__bytes_drop(w->port.bytes, r->offset);
+        unlock_bytes(w);
+    }
+    r->offset = 0;
 }
 
 /* Returns the offset of size bytes. On failure returns 0 and sets the error message. */
-static uint64_t take_room(struct gd_worker *w, uint64_t size)
+static uint64_t take_room(struct gd_result *r, uint64_t size)
 {
+    struct gd_worker *w = r->worker;
     struct gd__port *p = &w->port;
+    if (gd__flight_of(w))
+        return gd__flight_take_room(r, size);
     uint64_t all = p->config.result_region_size - p->config.data_offset;
     uint64_t released = atomic_load_explicit(&p->in->released, memory_order_acquire);
     for (;;) {
@@ -136,10 +163,8 @@ void gd__result_init(struct gd_result *r, struct gd_worker *w)
 void gd__result_reset(struct gd_result *r)
 {
     gd__host_check_fork(r->worker); /* a forked process would write into our result */
-    if (r->offset) {
-        drop_room(r->worker, r->offset);
-        r->offset = 0;
-    }
+    if (r->offset)
+        drop_room(r);
     if (r->message) {
         gd__free(r->message);
         r->message = NULL;
@@ -156,7 +181,7 @@ void *gd_result_alloc(struct gd_result *r, size_t size)
     }
     gd__result_reset(r);
     if (size > GD__INLINE_MAX) {
-        r->offset = take_room(r->worker, size);
+        r->offset = take_room(r, size);
         if (!r->offset)
             return NULL;
     }
@@ -347,7 +372,7 @@ void gd__result_settle(struct gd_result *r, int code, const char *who)
 static void place_message(struct gd_result *r)
 {
     struct gd_worker *w = r->worker;
-    r->offset = take_room(w, r->size);
+    r->offset = take_room(r, r->size);
     if (r->offset) {
         memcpy((char *)w->port.results.base + r->offset, r->message, r->size);
     } else {
@@ -362,14 +387,22 @@ static void place_message(struct gd_result *r)
 static void shrink_to_slot(struct gd_result *r)
 {
     memcpy(r->bytes, (const char *)r->worker->port.results.base + r->offset, r->size);
-    drop_room(r->worker, r->offset);
-    r->offset = 0;
+    drop_room(r);
+}
+
+void gd__result_place(struct gd_result *r)
+{
+    if (r->message)
+        place_message(r);
+    else if (r->offset && r->size <= GD__INLINE_MAX)
+        shrink_to_slot(r);
 }
 
 static void put_far_bytes(struct gd_worker *w, struct gd__result_slot *slot, struct gd_result *r)
 {
     lock_bytes(w);
     gd__bytes_bind(w->port.bytes, r->offset, w->port.result_tail);
+    r->owner = 0;
     unlock_bytes(w);
     slot->inline_size = GD__NOT_INLINE;
     slot->offset = r->offset;
@@ -388,15 +421,14 @@ static inline struct gd__result_slot *next_slot(struct gd__port *p)
     return gd__port_result(p);
 }
 
-void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r)
+static inline void put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r,
+                       uint16_t batch_or_place)
 {
-    if (r && r->message)
-        place_message(r);
-    else if (r && r->offset && r->size <= GD__INLINE_MAX)
-        shrink_to_slot(r);
+    if (r)
+        gd__result_place(r);
     struct gd__result_slot *slot = next_slot(&w->port);
     slot->kind = (uint8_t)kind;
-    slot->safe_batch = (uint16_t)w->safe_batch;
+    slot->safe_batch = batch_or_place;
     slot->attempt = e ? e->task.attempt : 0;
     slot->position = e ? e->position : 0;
     slot->start_ns = e ? e->start_ns : 0;
@@ -414,4 +446,15 @@ void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct
     gd__port_commit(&w->port);
     if (e && r)
         GD__KILL_POINT("committed");
+}
+
+void gd__record_put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r)
+{
+    put(w, kind, e, r, (uint16_t)w->safe_batch);
+}
+
+void gd__record_put_at(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r,
+                       unsigned place)
+{
+    put(w, kind, e, r, (uint16_t)place);
 }

@@ -723,6 +723,13 @@ TEST(gd_worker_error)
     REFUSED(gd_worker_error(NULL, "x"));
     CHECK_EQ(gd_worker_error(&w, no_format), GD_E_FAILED);
 }
+TEST(gd_worker_set_concurrency)
+{
+    struct gd_worker w = A_WORKER;
+    REFUSED(gd_worker_set_concurrency(NULL, 1));
+    REFUSED(gd_worker_set_concurrency(&w, 0));
+    REFUSED(gd_worker_set_concurrency(&w, 1)); /* it has no begin() */
+}
 TEST(gd_task_cancelled)
 {
     CHECK(!gd_task_cancelled(NULL));
@@ -778,6 +785,22 @@ TEST(gd_result_alloc_failed)
 TEST(gd_result_cancelled)
 {
     REFUSED(gd_result_cancelled(NULL));
+}
+TEST(gd_result_finish)
+{
+    REFUSED(gd_result_finish(NULL));
+}
+TEST(gd_result_cancel_requested)
+{
+    CHECK(!gd_result_cancel_requested(NULL));
+}
+TEST(gd_result_partial)
+{
+    struct gd_worker w = A_WORKER;
+    struct gd_result r = { .worker = &w };
+    REFUSED(gd_result_partial(NULL, "x", 1));
+    REFUSED(gd_result_partial(&r, NULL, 1));
+    REFUSED(gd_result_partial(&r, "x", 1)); /* it is not of a task */
 }
 
 /* --- all public functions --- */

@@ -226,4 +226,18 @@ TEST(a_cancelled_batch)
     stop();
 }
 
+TEST(tasks_of_a_batch_cannot_send_partial_results)
+{
+    prepare();
+    f->spec.config.batch_size = 2;
+    start_ready("batch");
+    append_same("p", 2);
+    gd__channel_publish(&f->c);
+    for (uint64_t i = 0; i < 2; i++) {
+        expect_at(i, GD__R_ERROR);
+        CHECK_STR(f->bytes, "gd_result_partial: only process and begin can send partial results");
+    }
+    stop();
+}
+
 WORKER_TEST_MAIN()

@@ -78,7 +78,7 @@ TEST(table_without_process_is_a_setup_failure_in_a_worker)
     prepare();
     start("no_process");
     CHECK_EQ(next(), GD__R_SETUP_FAILED);
-    CHECK_CONTAINS(f->bytes, "neither process nor process_batch");
+    CHECK_CONTAINS(f->bytes, "neither process nor process_batch nor begin");
     CHECK_EQ(next(), 0);
     CHECK_EQ(shared->setups, 0);
 }
@@ -384,6 +384,33 @@ TEST(many_tasks_in_order)
         gd__channel_publish(&f->c);
         for (; done < f->c.task_tail; done++)
             expect_at(done, round % 3 ? GD__R_SUCCESS : GD__R_ERROR);
+    }
+    stop();
+}
+
+static void expect_partial(uint64_t position)
+{
+    CHECK_EQ(next(), GD__R_PARTIAL);
+    CHECK_EQ(f->record.position, position);
+    CHECK_EQ(f->record.task_id, 100 + position);
+    CHECK_EQ(f->record.attempt, 1);
+}
+
+TEST(process_sends_partial_results)
+{
+    prepare();
+    f->spec.config.concurrency = 8;
+    start_ready("plain");
+    CHECK_EQ(f->record.attempt, 1); /* one task at a time, whatever is allowed */
+    for (uint64_t i = 0; i < 300; i++) {
+        give("p");
+        expect_partial(i);
+        CHECK_STR(f->bytes, "one");
+        expect_partial(i);
+        CHECK_EQ(f->size, 1000);
+        CHECK_EQ(f->bytes[999], 'p');
+        expect_at(i, GD__R_SUCCESS);
+        CHECK_STR(f->bytes, "before");
     }
     stop();
 }

@@ -35,6 +35,11 @@ TEST(a_worker_is_recognized_without_the_call)
     CHECK(gd__in_worker_process());
 }
 
+static void cancel_one(struct gd_worker *w, const struct gd_task *t)
+{
+    (void)w, (void)t;
+}
+
 TEST(bad_tables_are_refused)
 {
     CHECK_EQ(gd_worker_main(&argc_here, argv_here, NULL), GD_E_INVALID);
@@ -44,6 +49,12 @@ TEST(bad_tables_are_refused)
     ops = (struct gd_worker_ops){ .size = sizeof ops, .setup = setup };
     CHECK_EQ(gd_worker_main(&argc_here, argv_here, &ops), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "process");
+    ops = (struct gd_worker_ops){ .size = sizeof ops, .begin = process, .load = load };
+    CHECK_EQ(gd_worker_main(&argc_here, argv_here, &ops), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "both begin and load");
+    ops = (struct gd_worker_ops){ .size = sizeof ops, .process = process, .cancel = cancel_one };
+    CHECK_EQ(gd_worker_main(&argc_here, argv_here, &ops), GD_E_INVALID);
+    CHECK_CONTAINS(gd_error_text(), "cancel but not begin");
     CHECK_EQ(gd_worker_main(NULL, argv_here, &modes[0].ops), GD_E_INVALID);
     CHECK_EQ(gd_worker_main(&argc_here, NULL, &modes[0].ops), GD_E_INVALID);
     CHECK(gd__worker_registered() == NULL);

@@ -178,6 +178,20 @@ TEST_UNUSED static int do_tell(struct gd_worker *w, const struct gd_task *t, str
     return gd_result_set(r, text, (size_t)n);
 }
 
+TEST_UNUSED static int do_partial(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    char large[1000];
+    memset(large, 'p', sizeof large);
+    int code = gd_result_set(r, "before", 6); /* stays */
+    if (code == 0 && (code = gd_result_partial(r, "one", 3)) == 0)
+        code = gd_result_partial(r, large, sizeof large);
+    if (code < 0)
+        return gd_result_error(r, "%s", gd_error_text());
+    CHECK(!gd_result_cancel_requested(r) && !gd_task_cancelled(w));
+    (void)t;
+    return 0;
+}
+
 static const struct action {
     char letter;
     action_fn *run;
@@ -201,6 +215,7 @@ static const struct action {
     { 'E', do_exit },
     { 'H', do_too_large },
     { 'i', do_tell },
+    { 'p', do_partial },
 };
 
 TEST_UNUSED static int process(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)

@@ -1,0 +1,67 @@
+/* Cancelling one of several tasks in flight.
+ *
+ * The dispatcher stores position + 1 in cancel_at[place] and sends a byte, for which the guardian thread calls
+ * gd__flight_cancel_all(). The user's cancel() runs without a lock. Meanwhile the CANCELLING bit keeps the entry from
+ * being freed, even if another thread, or cancel() itself, finishes the task.
+ */
+#include "worker/flight/flight.h"
+
+bool gd__flight_is_cancelled(const struct gd_worker *w, const struct gd__flight_entry *e)
+{
+    if (gd__flight_of(w)->serial)
+        return gd__host_cancel_below(w) > e->e.position;
+    return atomic_load_explicit(&w->port.cancel_at[e->place], memory_order_acquire) == e->e.position + 1;
+}
+
+bool gd_result_cancel_requested(const struct gd_result *r)
+{
+    if (!r || !r->worker)
+        return false;
+    const struct gd__flight_entry *e = gd__flight_entry_of(r);
+    return e ? gd__flight_is_cancelled(r->worker, e) : gd_task_cancelled(r->worker);
+}
+
+/* The entry is ours until CANCELLING is cleared, so its position does not change. */
+static void call_cancel(struct gd_worker *w, struct gd__flight_entry *e)
+{
+    if (e->cancel_called || !gd__flight_is_cancelled(w, e))
+        return;
+    e->cancel_called = true;
+    w->ops.cancel(w, &e->e.task);
+    gd__host_check_fork(w);
+}
+
+void gd__flight_cancel_one(struct gd_worker *w, struct gd__flight_entry *e)
+{
+    unsigned held = GD__FLIGHT_HELD;
+    if (!atomic_compare_exchange_strong(&e->state, &held, GD__FLIGHT_HELD | GD__FLIGHT_CANCELLING))
+        return;
+    call_cancel(w, e);
+    if (atomic_fetch_and(&e->state, ~(unsigned)GD__FLIGHT_CANCELLING) & GD__FLIGHT_FINISHED)
+        gd__flight_post(gd__flight_of(w), &e->finished);
+}
+
+/* Leaves it to the main thread if begin() is running. Returns false if it is not running. */
+static bool is_due_after_begin(struct gd__flight_entry *e)
+{
+    unsigned state = atomic_load(&e->state);
+    while (state & GD__FLIGHT_BEGINNING)
+        if (atomic_compare_exchange_weak(&e->state, &state, state | GD__FLIGHT_CANCEL_DUE))
+            return true;
+    return false;
+}
+
+static bool has_request(const struct gd_worker *w, const struct gd__flight *f, unsigned place)
+{
+    return f->serial ? gd__host_cancel_below(w) > 0 : atomic_load(&w->port.cancel_at[place]) != 0;
+}
+
+void gd__flight_cancel_all(struct gd_worker *w)
+{
+    struct gd__flight *f = gd__flight_of(w);
+    if (!f || !w->ops.cancel)
+        return;
+    for (unsigned place = 0; place < f->concurrency; place++)
+        if (has_request(w, f, place) && !is_due_after_begin(&f->entries[place]))
+            gd__flight_cancel_one(w, &f->entries[place]);
+}

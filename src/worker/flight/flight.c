@@ -1,0 +1,331 @@
+/* The loop of a worker with tasks in flight. Only the main thread runs it.
+ *
+ * It begins tasks while there are places and tasks, and commits what was posted. If there is nothing to do, it sleeps
+ * until the dispatcher rings (a socket) or another thread posts something (an eventfd).
+ *
+ * A STARTED record is committed, and the dispatcher woken for it, before begin() is called. So the dispatcher knows
+ * which tasks had begun if begin() crashes, and can limit their time.
+ */
+#include "worker/flight/flight.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/fd.h"
+
+enum {
+    SPINS_PER_CLOCK = 32 /* checks between two reads of the clock */
+};
+
+/* ---- opening ---- */
+
+static void init_entry(struct gd_worker *w, struct gd__flight_entry *e, unsigned place)
+{
+    gd__result_init(&e->e.result, w);
+    gd__result_init(&e->part, w);
+    e->place = (uint16_t)place;
+    e->finished.entry = e->partial.entry = e;
+}
+
+int gd__flight_open(struct gd_worker *w, unsigned concurrency)
+{
+    struct gd__flight *f = gd__calloc(1, sizeof *f);
+    if (!f)
+        return gd__error_errno("no memory for tasks in flight");
+    f->concurrency = concurrency;
+    f->serial = concurrency == 1;
+    f->main_thread = pthread_self();
+    f->entries = gd__calloc(concurrency, sizeof f->entries[0]);
+    f->free = gd__calloc(concurrency, sizeof f->free[0]);
+    f->wake_fd = GD__FAULT("eventfd") ? -1 : gd__fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!f->entries || !f->free || f->wake_fd < 0) {
+        const int code = gd__error_errno("no memory or descriptor for %u tasks in flight", concurrency);
+        gd__fd_close(&f->wake_fd);
+        gd__free(f->free);
+        gd__free(f->entries);
+        gd__free(f);
+        return code;
+    }
+    for (unsigned i = 0; i < concurrency; i++) {
+        init_entry(w, &f->entries[i], i);
+        f->free[i] = (uint16_t)i;
+    }
+    f->put = concurrency;
+    pthread_cond_init(&f->changed, NULL);
+    gd__flight_room_init(f);
+    gd__port_use_socket(&w->port);
+    atomic_store_explicit(&w->flight, f, memory_order_release); /* the guardian may use it from now on */
+    return 0;
+}
+
+/* ---- committing ---- */
+
+/* Commits the result of a finished task and frees its place. */
+static void put_result(struct gd_worker *w, struct gd__flight_entry *e)
+{
+    struct gd__flight *f = gd__flight_of(w);
+    GD__KILL_POINT("processed");
+    /* The two times come from two clocks that may differ a little. */
+    e->e.end_ns = e->finished_ns > e->e.start_ns ? e->finished_ns : e->e.start_ns;
+    gd__record_put_at(w, e->e.result.kind, &e->e, &e->e.result, e->place);
+    f->lost |= e->e.result.kind == GD__R_DEVICE_LOST;
+    atomic_store_explicit(&e->state, 0, memory_order_release);
+    f->free[f->put++ % f->concurrency] = e->place;
+    f->in_flight--;
+}
+
+static void leave_if_lost(struct gd_worker *w, const struct gd__flight *f)
+{
+    if (__builtin_expect(f->lost, 0))
+        gd__host_leave_device(w);
+}
+
+static void put_partial(struct gd_worker *w, struct gd__flight_entry *e)
+{
+    gd__record_put_at(w, GD__R_PARTIAL, &e->e, &e->part, e->place);
+    gd__flight_part_done(w, e);
+}
+
+static struct gd__post *reversed(struct gd__post *list)
+{
+    struct gd__post *out = NULL;
+    while (list) {
+        struct gd__post *next = list->next;
+        list->next = out;
+        out = list;
+        list = next;
+    }
+    return out;
+}
+
+static bool has_posts(const struct gd__flight *f)
+{
+    return atomic_load_explicit(&f->posts, memory_order_relaxed) != NULL;
+}
+
+bool gd__flight_commit(struct gd_worker *w)
+{
+    struct gd__flight *f = gd__flight_of(w);
+    if (!has_posts(f))
+        return false;
+    struct gd__post *post = reversed(atomic_exchange_explicit(&f->posts, NULL, memory_order_acquire));
+    while (post) {
+        struct gd__post *next = post->next; /* the post may be used again as soon as it is committed */
+        if (post == &post->entry->partial)
+            put_partial(w, post->entry);
+        else
+            put_result(w, post->entry);
+        post = next;
+    }
+    leave_if_lost(w, f);
+    return true;
+}
+
+/* ---- beginning ---- */
+
+/* Claims the next task, if there is one. */
+static bool claim(struct gd_worker *w, struct gd__flight *f)
+{
+    if (f->claimed)
+        return true;
+    if (!gd__port_poll(&w->port) || !gd__port_claim(&w->port, 1))
+        return false;
+    GD__KILL_POINT("claimed");
+    return f->claimed = true;
+}
+
+/* Whether the claimed task may begin beside those in flight. */
+static bool may_begin(const struct gd_worker *w, const struct gd__flight *f)
+{
+    return f->in_flight == 0 || (f->in_flight < f->concurrency && !f->solo && !gd__is_solo(w, w->port.next - 1));
+}
+
+/* Copies the claimed task from the ring to a free entry. */
+static struct gd__flight_entry *take_entry(struct gd_worker *w, struct gd__flight *f)
+{
+    const uint64_t position = w->port.next - 1;
+    struct gd__flight_entry *e = &f->entries[f->free[f->taken++ % f->concurrency]];
+    gd__entry_open(w, &e->e, position);
+    if (e->e.task.size <= GD__INLINE_MAX) {
+        memcpy(e->payload, e->e.task.data, sizeof e->payload);
+        e->e.task.data = e->payload;
+    }
+    e->cancel_called = false;
+    f->solo = gd__is_solo(w, position);
+    f->claimed = false;
+    f->in_flight++;
+    return e;
+}
+
+static void report_start(struct gd_worker *w, const struct gd__flight *f, struct gd__flight_entry *e)
+{
+    e->e.start_ns = gd__ticks_now(&w->clock);
+    atomic_store_explicit(&e->state, GD__FLIGHT_BEGINNING, memory_order_release);
+    gd__port_started(&w->port, e->e.position + 1, e->e.start_ns); /* after this the slot in the ring may be reused */
+    GD__KILL_POINT("started");
+    if (!f->serial || w->port.config.report_start)
+        gd__record_put_at(w, GD__R_STARTED, &e->e, NULL, e->place);
+    gd__host_flush(w);
+}
+
+/* The task has failed in begin(), or was cancelled before it. */
+static void fail_begin(struct gd_worker *w, struct gd__flight_entry *e, int code)
+{
+    (void)w;
+    if (atomic_load(&e->state) & GD__FLIGHT_FINISHED)
+        gd__flight_misuse(
+            "begin() returned %d for task %llu, for which gd_result_finish() was called: it must return 0 "
+            "then",
+            code, (unsigned long long)e->e.task.id);
+    gd__result_settle(&e->e.result, code, "begin");
+    gd__message_forget();
+    gd__result_place(&e->e.result);
+    e->finished_ns = gd__now_ns();
+    atomic_fetch_or(&e->state, GD__FLIGHT_FINISHED);
+}
+
+static void call_begin(struct gd_worker *w, struct gd__flight *f, struct gd__flight_entry *e)
+{
+    int code;
+    if (__builtin_expect(gd__flight_is_cancelled(w, e), 0))
+        code = gd_result_cancelled(&e->e.result);
+    else
+        code = w->ops.begin(w, &e->e.task, &e->e.result);
+    gd__host_check_fork(w);
+    if (code)
+        fail_begin(w, e, code);
+    const unsigned state = atomic_fetch_xor(&e->state, GD__FLIGHT_BEGINNING | GD__FLIGHT_HELD);
+    if (state & GD__FLIGHT_FINISHED) {
+        gd__flight_commit(w); /* a partial result of this task may have been posted */
+        put_result(w, e);
+        leave_if_lost(w, f);
+    } else if (state & GD__FLIGHT_CANCEL_DUE) {
+        atomic_fetch_and(&e->state, ~(unsigned)GD__FLIGHT_CANCEL_DUE);
+        gd__flight_cancel_one(w, e);
+    }
+}
+
+static bool begin_one(struct gd_worker *w, struct gd__flight *f)
+{
+    if (f->in_flight == f->concurrency || !claim(w, f) || !may_begin(w, f))
+        return false;
+    struct gd__flight_entry *e = take_entry(w, f);
+    report_start(w, f, e);
+    call_begin(w, f, e);
+    return true;
+}
+
+/* ---- waiting ---- */
+
+static bool room_was_released(const struct gd_worker *w, struct gd__flight *f)
+{
+    return atomic_load(&f->n_waiters) > 0 && atomic_load_explicit(&w->port.in->released, memory_order_acquire) !=
+                                                 atomic_load_explicit(&f->released, memory_order_relaxed);
+}
+
+static bool can_begin(struct gd_worker *w, const struct gd__flight *f)
+{
+    if (f->in_flight == f->concurrency)
+        return false;
+    return f->claimed ? may_begin(w, f) : gd__port_poll(&w->port);
+}
+
+/* What a wait ends for. */
+enum wait_for { WAIT_ROOM, WAIT_ANY };
+
+static bool has_work(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
+{
+    if (has_posts(f) || room_was_released(w, f))
+        return true;
+    return what == WAIT_ANY && (can_begin(w, f) || (f->in_flight == 0 && gd__port_stopped(&w->port)));
+}
+
+static bool spin(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
+{
+    if (w->port.config.spin_ns == 0)
+        return has_work(w, f, what);
+    const uint64_t end_ns = gd__now_ns() + w->port.config.spin_ns;
+    do {
+        for (int i = 0; i < SPINS_PER_CLOCK; i++) {
+            if (has_work(w, f, what))
+                return true;
+            gd__spin_pause();
+        }
+    } while (gd__now_ns() < end_ns);
+    return false;
+}
+
+/* Waits for the two bells. Returns whether the dispatcher rang. */
+static bool poll_bells(const struct gd_worker *w, const struct gd__flight *f)
+{
+    struct pollfd both[] = { { .fd = w->port.task_bell, .events = POLLIN }, { .fd = f->wake_fd, .events = POLLIN } };
+    uint64_t rings;
+    if (poll(both, 2, -1) < 0 && errno != EINTR)
+        gd__flight_misuse("cannot wait for tasks: %s", strerror(errno));
+    if ((both[0].revents | both[1].revents) & POLLNVAL)
+        gd__flight_misuse("cannot wait for tasks: a descriptor is closed (did the worker's code close file descriptors "
+                          "that it had not opened?)");
+    if (both[1].revents)
+        (void)!read(f->wake_fd, &rings, sizeof rings);
+    return both[0].revents != 0;
+}
+
+/* Sleeps once, unless there is something to do. May also return without a reason. */
+static void sleep_once(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
+{
+    bool rung = false;
+    const bool for_room = atomic_load(&f->n_waiters) > 0;
+    atomic_store_explicit(&f->asleep, 1, memory_order_relaxed);
+    gd__port_sleep(&w->port, for_room); /* has the full fence for both */
+    if (!has_work(w, f, what) && (for_room || atomic_load(&f->n_waiters) == 0)) {
+        gd__before_wait();
+        rung = poll_bells(w, f);
+        gd__after_wait();
+    }
+    atomic_store_explicit(&f->asleep, 0, memory_order_relaxed);
+    gd__port_awake(&w->port, rung);
+}
+
+static void wait_for(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
+{
+    gd__host_flush(w);
+    GD__KILL_POINT("waiting");
+    if (!spin(w, f, what))
+        sleep_once(w, f, what);
+    if (room_was_released(w, f))
+        gd__flight_room_released(w);
+}
+
+void gd__flight_await_room(struct gd_worker *w)
+{
+    if (!gd__flight_commit(w))
+        wait_for(w, gd__flight_of(w), WAIT_ROOM);
+}
+
+/* ---- the loop ---- */
+
+static bool is_over(struct gd_worker *w, const struct gd__flight *f)
+{
+    return f->in_flight == 0 && !f->claimed && gd__port_stopped(&w->port) && !gd__port_poll(&w->port);
+}
+
+void gd__flight_loop(struct gd_worker *w)
+{
+    struct gd__flight *f = gd__flight_of(w);
+    for (;;) {
+        const bool committed = gd__flight_commit(w);
+        if (begin_one(w, f) || committed)
+            continue;
+        if (is_over(w, f))
+            break;
+        wait_for(w, f, WAIT_ANY);
+    }
+    gd__host_flush(w);
+}

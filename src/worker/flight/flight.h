@@ -1,0 +1,131 @@
+/* Tasks in flight: a worker whose tasks begin in the order of positions and are finished later, in any order.
+ *
+ *   flight.c   the loop of the main thread: begin, commit, sleep
+ *   finish.c   gd_result_finish() and gd_result_partial(), which any thread may call
+ *   cancel.c   cancelling one of the tasks in flight
+ *   room.c     room for result bytes, for which any thread may wait
+ *
+ * Each task in flight has an entry. The number of the entry is the task's place. A task's slot in the ring is free as
+ * soon as the task has begun, so the entry has a copy of it, including a payload that was in the slot.
+ *
+ * The state of an entry is a set of bits (0: free):
+ *
+ *   BEGINNING             begin() is running
+ *   HELD                  begin() has returned: the user's code holds the task
+ *   FINISHED              gd_result_finish() was called, or begin() failed. No user code holds the task
+ *   CANCELLING            cancel() is running. The entry must not be freed
+ *   CANCEL_DUE            cancelled while begin() was running: the main thread calls cancel() after it
+ *
+ *   begins: BEGINNING --begin returns--> HELD --gd_result_finish()--> HELD FINISHED --result committed--> free
+ *
+ * gd_result_finish() posts a HELD entry to the main thread, except if cancel() is running for it. In that case the
+ * thread that called cancel() posts it. If begin() is running, nobody posts it: the main thread looks after begin().
+ *
+ * Only the main thread uses the rings and the port. Other threads post entries to it, and write to an eventfd if it
+ * sleeps. Posts are a list with one lock-free operation for adding, and are committed in the order of posting.
+ *
+ * A worker with effective concurrency 1 uses the same loop, with the protocol of serial mode (shm/layout.h).
+ */
+#ifndef GD_WORKER_FLIGHT_FLIGHT_H
+#define GD_WORKER_FLIGHT_FLIGHT_H
+
+#include "worker/host.h"
+
+enum gd__flight_bits {
+    GD__FLIGHT_BEGINNING = 1,
+    GD__FLIGHT_HELD = 2,
+    GD__FLIGHT_FINISHED = 4,
+    GD__FLIGHT_CANCELLING = 8,
+    GD__FLIGHT_CANCEL_DUE = 16,
+};
+
+struct gd__flight_entry;
+
+/* Something for the main thread to commit. */
+struct gd__post {
+    struct gd__post *next;
+    struct gd__flight_entry *entry;
+};
+
+struct gd__flight_entry {
+    struct gd__entry e; /* first, so that a pointer to it is also a pointer to this */
+    _Atomic unsigned state;
+    uint16_t place;
+    uint64_t finished_ns; /* not e.end_ns, which the main thread reads when it commits a partial result */
+    bool cancel_called;   /* only the thread that set CANCELLING, or cleared everything, may use it */
+    alignas(16) unsigned char payload[GD__INLINE_MAX];
+    struct gd__post finished, partial;
+    struct gd_result part; /* the bytes of the partial result that is posted */
+    bool part_is_posted;   /* under bytes_lock */
+};
+
+struct gd__room_waiter;
+
+struct gd__flight {
+    struct gd__flight_entry *entries; /* [concurrency] */
+    unsigned concurrency;
+    bool serial; /* concurrency is 1 */
+
+    /* The main thread's own. */
+    pthread_t main_thread;
+    unsigned in_flight;
+    bool claimed;        /* position port.next - 1 is claimed and not begun */
+    bool lost;           /* a task reported that the device is lost */
+    bool solo;           /* the only task in flight is suspected of crashing */
+    uint16_t *free;      /* free places, the longest unused first, so that a late use of an old result is noticed */
+    uint64_t taken, put; /* counts: free[taken % concurrency] is next */
+
+    _Atomic(struct gd__post *) posts; /* the newest first */
+    _Atomic int asleep;               /* 1: the main thread sleeps, or is about to; write wake_fd */
+    int wake_fd;                      /* an eventfd */
+
+    /* Under bytes_lock. `changed` is signalled when there may be room, and when a partial result was committed. */
+    pthread_cond_t changed;
+    struct gd__room_waiter *waiters;
+    unsigned partial_waiters;
+    unsigned main_number;       /* of the main thread: see room.c */
+    _Atomic unsigned n_waiters; /* of `waiters` */
+    _Atomic uint64_t released;  /* the value of `released` for which blocks were last freed */
+};
+
+/* flight.c */
+int gd__flight_open(struct gd_worker *w, unsigned concurrency); /* after setup */
+void gd__flight_loop(struct gd_worker *w);                      /* returns after a stop was requested */
+/* Commits everything that was posted. Returns false if nothing was. Main thread only. */
+bool gd__flight_commit(struct gd_worker *w);
+/* Waits until something was posted or there may be room for result bytes. Main thread only. */
+void gd__flight_await_room(struct gd_worker *w);
+
+/* The entry in flight to which the result belongs; NULL: none, in this or another mode. */
+static inline struct gd__flight_entry *gd__flight_entry_of(const struct gd_result *r)
+{
+    const struct gd__flight *f = gd__flight_of(r->worker);
+    const uintptr_t first = f ? (uintptr_t)f->entries + offsetof(struct gd__flight_entry, e.result) : 0;
+    if (!f || (uintptr_t)r < first || ((uintptr_t)r - first) % sizeof(struct gd__flight_entry) != 0)
+        return NULL;
+    const size_t place = ((uintptr_t)r - first) / sizeof(struct gd__flight_entry);
+    return place < f->concurrency ? &f->entries[place] : NULL;
+}
+
+static inline bool gd__flight_on_main(const struct gd__flight *f)
+{
+    return pthread_equal(pthread_self(), f->main_thread);
+}
+
+/* finish.c */
+void gd__flight_post(struct gd__flight *f, struct gd__post *post);
+void gd__flight_wake(struct gd__flight *f); /* wakes the main thread if it sleeps; call it after a store */
+void gd__flight_part_done(struct gd_worker *w, struct gd__flight_entry *e); /* the partial result was committed */
+_Noreturn void gd__flight_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* room.c; what result.c uses is in host.h */
+void gd__flight_room_init(struct gd__flight *f); /* on the main thread */
+void gd__flight_room_released(
+    struct gd_worker *w); /* frees what the dispatcher has released, and tells those waiting */
+
+/* cancel.c */
+bool gd__flight_is_cancelled(const struct gd_worker *w, const struct gd__flight_entry *e);
+/* Calls cancel() for a HELD entry, if it is cancelled and this is the first time. */
+void gd__flight_cancel_one(struct gd_worker *w, struct gd__flight_entry *e);
+
+#endif
