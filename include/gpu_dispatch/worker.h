@@ -188,14 +188,9 @@ int gd_worker_error(struct gd_worker *w, const char *format, ...) GD_PRINTF(2, 3
 int gd_worker_set_concurrency(struct gd_worker *w, unsigned n);
 
 /* Returns true after the current task (or batch) has reached its time limit. Then stop and return
-<<<<<<< HEAD
  * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not cancel
- * the current task. */
-=======
- * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not set this:
- * it lets running tasks finish. In a worker with begin there is no current task, and this returns false: use
+ * the current task. In a worker with begin there is no current task, and this returns false: use
  * gd_result_cancel_requested(). */
->>>>>>> eabbeb0 (worker: begin() and gd_result_finish(): tasks in flight, finished in any order)
 bool gd_task_cancelled(const struct gd_worker *w);
 
 /* Returns the part of the payload memory that a worker should pin, because payloads are placed there first. *base is
