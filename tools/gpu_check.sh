@@ -44,6 +44,32 @@ torch_stream() { # the same with workers that keep their model: 4,000 tasks on 1
         [ "$(grep -c '"visible": *1' "$logs/stream.jsonl")" -eq 4000 ] || return 1
     done
 }
+free_gpus() { # a run waits for a process that computes, however little memory that uses; kill -9 frees what a run held
+    local run line begun="$logs/free.begun" said="$logs/free.said" n
+    export GPU_DISPATCH_LOCKS=$logs
+    n=$("$command" gpus --gpus free --json | grep -o '"id"' | wc -l)
+    [ "$n" -gt 0 ] || { echo "no GPU is free"; return 1; }
+    rm -f "$begun" "$said"
+    mkfifo "$begun" "$said" || return 1
+    coproc user { exec python3 -c 'import sys, torch
+x = torch.ones(1, device="cuda")
+print("ready", flush=True)
+sys.stdin.read()'; }
+    read -r line <&"${user[0]}" || return 1
+    "$command" run --quiet --gpus "free:$n" echo began ::: once 2>"$said" &
+    run=$!
+    read -r line <"$said" || return 1
+    echo "$line"
+    [[ $line == *"waiting for $n free GPU"* ]] || return 1
+    eval "exec ${user[1]}>&-" # the process ends, and the run begins
+    wait "$run" || return 1
+    "$command" run --quiet --gpus free "echo > '$begun'; sleep 1000 #" ::: a &
+    run=$!
+    read -r line <"$begun"
+    "$command" run --quiet --gpus 0 true ::: a && return 1 # refused, and the holder is named
+    kill -9 "$run"
+    timeout 30 "$command" run --quiet --gpus "free:$n" echo freed ::: at once
+}
 python_tests() { # with the installed packages, without a venv and without network
     PYTHONPATH="$build/python:$build/tests" python3 -m pytest -q -p no:cacheprovider tests/python --ignore tests/python/test_install.py
 }
@@ -60,6 +86,7 @@ LINES_SHOWN=30 step gpus "$command" gpus
 LINES_SHOWN=60 step gpus_json "$command" gpus --json
 LINES_SHOWN=14 step torch_command torch_command
 LINES_SHOWN=24 step torch_stream torch_stream
+step free_gpus free_gpus
 if [ "${ROUNDS:-3}" -gt 0 ]; then
     # shellcheck disable=SC2086 # a list
     LINES_SHOWN=60 step bench timeout 400 python3 bench/run.py "$build" --rounds "${ROUNDS:-3}" ${PARTS:+--only $PARTS}

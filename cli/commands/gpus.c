@@ -229,12 +229,17 @@ static int show(const struct asked *asked)
             puts("[]");
         return none ? STATUS_NONE : CLI_EXIT_ERROR;
     }
+    const bool any = gd_devices_count(list) > 0; /* "free" may have found none */
     if (asked->json)
         rc = print_json(list);
-    else
+    else if (any)
         print_table(list);
+    else
+        cli_say("--gpus %s: no GPU is free now", asked->gpus);
     gd_devices_close(&list);
-    return rc < 0 ? CLI_EXIT_ERROR : 0;
+    if (rc < 0)
+        return CLI_EXIT_ERROR;
+    return any ? 0 : STATUS_NONE;
 }
 
 int cli_gpus_main(int argc, char **argv)

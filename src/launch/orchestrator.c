@@ -116,6 +116,15 @@ static void ignore_success(void *user, const struct gd_report *report)
     (void)user, (void)report;
 }
 
+/* If the program does not want to know which GPUs are waited for, people still do. */
+static int print_note(void *user, const char *message)
+{
+    (void)user;
+    if (message)
+        fprintf(stderr, "%s\n", message);
+    return 0;
+}
+
 /* Fills in the options, except for the source and the number of tasks. Makes all checks that need no files. */
 static int make_options(struct launching *c, struct gd_options *o)
 {
@@ -124,6 +133,7 @@ static int make_options(struct launching *c, struct gd_options *o)
         return rc;
     *o = c->options;
     o->on_success = o->on_success ? o->on_success : ignore_success;
+    o->on_device_note = o->on_device_note ? o->on_device_note : print_note;
     rc = name_devices(&c->l, o);
     return rc < 0 ? rc : check_program(o->worker_argv);
 }
@@ -287,6 +297,8 @@ int gd_launch_validate(const struct gd_launch *l)
     if (rc == 0)
         rc = gd_discover_files(c.l.input_dir, &any, stop_at_once, NULL);
     if (rc >= 0) {
+        o.gpus = gd__spec_is_free(o.gpus) ? "auto" : o.gpus; /* a check waits for nothing, and locks nothing */
+        o.ignore_gpu_locks = true;
         o.source = gd_task_queue_next;
         o.total_tasks = 1; /* the number does not matter here, but the checks may need at least one task */
         rc = gd_dispatcher_open(&d, &o);

@@ -189,8 +189,9 @@ TEST(workers_and_their_commands_do_not_keep_the_lock)
 
 TEST(a_task_may_dispatch_on_the_device_of_its_own_run)
 {
-    CHECK_PRINTS(sh(ENV "gpu-dispatch run --quiet --gpus free 'gpu-dispatch run --quiet echo inner ::: {} #' ::: 1 2>&1"),
-                 "inner 1\n");
+    CHECK_PRINTS(
+        sh(ENV "gpu-dispatch run --quiet --gpus free 'gpu-dispatch run --quiet echo inner ::: {} #' ::: 1 2>&1"),
+        "inner 1\n");
 }
 
 TEST(the_devices_that_are_free_are_listed)
@@ -202,6 +203,17 @@ TEST(the_devices_that_are_free_are_listed)
                     "'\"id\":[0-9]'"),
                  "\"id\":1\n\"id\":2\n");
     CHECK_EQ(let_go(held).status, 0);
+}
+
+TEST(if_no_device_is_free_the_list_is_empty_and_the_status_is_1)
+{
+    struct ran r = sh("GPU_DISPATCH_SIM=1,memory=16G,free=1G gpu-dispatch gpus --gpus free");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.out, "");
+    CHECK_STR(r.err, "gpu-dispatch: --gpus free: no GPU is free now\n");
+    r = sh("GPU_DISPATCH_SIM=1,memory=16G,free=1G gpu-dispatch gpus --gpus free --json");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.out, "[]\n");
 }
 
 TEST(a_dry_run_waits_for_nothing)
