@@ -287,11 +287,11 @@ struct gd_options {
      * true, the run takes no locks and ignores the locks of other runs. It cannot be combined with "free". */
     bool ignore_gpu_locks;
 
-    /* Called by gd_dispatcher_open() with a line for people: which devices it waits for ("free"), whenever that
-     * changes, and which devices are left out. With NULL it only asks whether to go on waiting: before each sleep, and
-     * after each signal handler that ran on this thread meanwhile. Return 0 to go on. Any other value ends the wait
-     * with GD_E_INTERRUPTED. If the callback is NULL, nothing is reported, except that gd_launch_run() prints the lines
-     * to standard error. */
+    /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
+     * out, or which devices the call waits for ("free"); the second is repeated whenever it changes. During the wait,
+     * this is also called with message = NULL: before each sleep, and after each signal handler that ran on this
+     * thread. Return 0 to continue. Any other value ends the call with GD_E_INTERRUPTED. If the callback is NULL, only
+     * gd_launch_run() reports the messages: it prints them to standard error. */
     int (*on_device_note)(void *user, const char *message);
 
     /* When this descriptor (an eventfd or a pipe) becomes readable, gd_dispatcher_open() stops waiting for free devices
