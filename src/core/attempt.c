@@ -11,13 +11,12 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t head = w->head, tail = w->tail;
-    const uint64_t old_length = gd__window_length(w);
     const bool cancelled = s->stopping;
     /* If a batch was asked to stop and one task of it is left, that task may not be the one that took too long. */
     const bool on_request = w->kill_reason == GD__KILL_CANCELLED; /* the other tasks of the batch are innocent */
     const bool guilty = blamed == 1 && !on_request && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
     w->head = tail;
-    gd__window_changed(s, i, old_length);
+    gd__window_changed(s, i);
     for (uint64_t p = tail; p > head; p--) {
         const uint32_t slot = gd__window_at(s, w, p - 1);
         struct gd__task *t = &s->tasks[slot];
@@ -48,17 +47,24 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
     uint64_t below = gd__max64(d->started, d->loading);
     if ((w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED) && below > w->head)
         below = w->cancel_below; /* only the first task or its batch was too slow; later tasks are innocent */
-    const bool innocent = w->kill_reason == GD__KILL_DEVICE_LOST || w->kill_reason == GD__KILL_DEVICE_ERROR ||
-                          w->kill_reason == GD__KILL_ENDING;
-    if (innocent || below <= w->head)
+    if (gd__is_innocent_kill(w->kill_reason) || below <= w->head)
         return 0;
     return gd__min64(below - w->head, length);
 }
 
 /* --- results --- */
 
-/* Updates the mean duration of the worker's tasks. The number of tasks that it is handed changes only after that mean
- * has changed by more than a quarter. */
+/* Updates the mean duration of the worker's tasks. The number of tasks it is handed changes only once that mean has
+ * moved by a quarter. */
+void gd__note_mean(struct gd__sched *s, unsigned i, uint64_t per_task_ns)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    w->mean_ns = w->mean_ns == 0 ? per_task_ns : (7 * w->mean_ns + per_task_ns) / 8;
+    const uint64_t moved = w->mean_ns > w->target_mean ? w->mean_ns - w->target_mean : w->target_mean - w->mean_ns;
+    if (moved > w->target_mean / 4)
+        gd__update_target(s, i);
+}
+
 static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task *t, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -71,10 +77,7 @@ static void note_duration(struct gd__sched *s, unsigned i, const struct gd__task
     w->last_ns = ns;
     w->busy_ns += ns;
     const uint64_t per_task = (t->batch == 1 ? ns : ns / t->batch) + 1;
-    w->mean_ns = w->mean_ns == 0 ? per_task : (7 * w->mean_ns + per_task) / 8;
-    const uint64_t moved = w->mean_ns > w->target_mean ? w->mean_ns - w->target_mean : w->target_mean - w->mean_ns;
-    if (moved > w->target_mean / 4)
-        gd__update_target(s, i);
+    gd__note_mean(s, i, per_task);
 }
 
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o)
@@ -149,49 +152,60 @@ static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
     if (s->has_cancels)
         gd__cancel_unwanted_head(s, now, i);
     const bool ready = w->state == GD_WORKER_IDLE || w->state == GD__WORKER_SHORT;
-    if ((s->stopping || w->leaving) && ready && gd__window_length(w) == 0)
+    if ((s->stopping || w->leaving) && ready && gd__load(w) == 0)
         gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
     if (s->outstanding == 0)
         gd__check_done(s, now);
 }
 
+void gd__attempt_settled(struct gd__sched *s, unsigned i, const struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    w->solo = w->no_steal = w->stuck = false;
+    w->productive = w->productive || (o->failure != GD_FAILURE_DEVICE_LOST && !o->shortage);
+    if (!o->shortage)
+        s->short_since = w->shortages = 0;
+}
+
+void gd__attempt_judge(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o,
+                       bool asked)
+{
+    const enum gd_failure failure = o->failure;
+    if (failure == GD_FAILURE_NONE)
+        end_well(s, i, slot, o);
+    else if (s->tasks[slot].cancel_asked)
+        gd__task_cancelled(s, slot, o);
+    else if (o->shortage && !asked && !s->stopping)
+        end_short(s, now, i, slot, o);
+    else if (asked && failure != GD_FAILURE_DEVICE_LOST)
+        end_cancelled(s, now, i, slot, *o);
+    else
+        end_badly(s, now, slot, *o);
+    if (failure == GD_FAILURE_DEVICE_LOST && s->workers[i].state != GD_WORKER_KILLING)
+        gd__device_lost(s, now, i);
+    else
+        after_result(s, now, i);
+}
+
 int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__outcome *o, unsigned safe_batch)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t length = gd__window_length(w);
-    if (length == 0)
+    if (gd__window_length(w) == 0 || w->concurrency > 1)
         return GD_E_PROTOCOL;
     const uint32_t slot = gd__window_at(s, w, w->head);
     struct gd__task *t = &s->tasks[slot];
     __builtin_prefetch(&s->tasks[gd__window_at(s, w, w->head + 4)]); /* a stale entry there is a valid slot too */
-    const bool cancelled = w->head < w->cancel_below;
-    const enum gd_failure failure = o->failure;
+    const bool asked = w->head < w->cancel_below;
     note_duration(s, i, t, o);
     t->attempt++;
     w->head++;
     gd__head_changed(w, now);
-    w->solo = w->no_steal = w->stuck = false;
-    w->productive = w->productive || (failure != GD_FAILURE_DEVICE_LOST && !o->shortage);
-    if (!o->shortage)
-        s->short_since = w->shortages = 0;
+    gd__attempt_settled(s, i, o);
     if (safe_batch > 0 && safe_batch < w->batch_limit) {
         w->batch_limit = safe_batch;
         gd__update_target(s, i);
     }
-    gd__window_changed(s, i, length);
-    if (failure == GD_FAILURE_NONE)
-        end_well(s, i, slot, o);
-    else if (t->cancel_asked)
-        gd__task_cancelled(s, slot, o);
-    else if (o->shortage && !cancelled && !s->stopping)
-        end_short(s, now, i, slot, o);
-    else if (cancelled && failure != GD_FAILURE_DEVICE_LOST)
-        end_cancelled(s, now, i, slot, *o);
-    else
-        end_badly(s, now, slot, *o);
-    if (failure == GD_FAILURE_DEVICE_LOST && w->state != GD_WORKER_KILLING)
-        gd__device_lost(s, now, i);
-    else
-        after_result(s, now, i);
+    gd__window_changed(s, i);
+    gd__attempt_judge(s, now, i, slot, o, asked);
     return 0;
 }

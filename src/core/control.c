@@ -21,15 +21,15 @@ static bool is_ending(const struct gd__sched *s)
 void gd__window_give_back(struct gd__sched *s, uint64_t now, unsigned i, uint64_t keep)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t length = gd__window_length(w), old_tail = w->tail;
+    const uint64_t old_tail = w->tail;
     keep = gd__max64(keep, w->cancel_below);
     if (keep >= old_tail)
         return;
     w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
     gd__window_cut(s, i);
-    if (w->tail == w->head)
+    if (gd__load(w) == 0)
         w->solo = w->stuck = false;
-    gd__window_changed(s, i, length);
+    gd__window_changed(s, i);
     for (uint64_t p = old_tail; p > w->tail; p--) {
         const uint32_t slot = gd__window_at(s, w, p - 1);
         s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
@@ -125,7 +125,11 @@ enum gd__cancel gd__sched_cancel_task(struct gd__sched *s, uint64_t now, uint64_
     enum gd__cancel how = GD__CANCEL_ENDED;
     if (t->state == GD__TASK_PARKED)
         return GD__CANCEL_DONE;
-    if (t->state == GD__TASK_HANDED) {
+    if (t->state == GD__TASK_BEGUN) {
+        t->cancel_asked = true;
+        gd__flight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
+        how = GD__CANCEL_ASKED;
+    } else if (t->state == GD__TASK_HANDED) {
         how = cancel_handed(s, now, (unsigned)t->worker, slot);
     } else {
         if (t->state == GD__TASK_WAITING)
@@ -147,6 +151,7 @@ void gd__sched_set_timeout(struct gd__sched *s, uint64_t now, uint64_t timeout_n
     s->limit_since = now;
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
+        gd__flight_limit_changed(s, now, i);
         if (w->state != GD_WORKER_IDLE && w->state != GD__WORKER_SHORT)
             continue;
         const uint64_t deadline = gd__max64(gd__head_deadline(s, now, i), now);
@@ -178,7 +183,7 @@ static uint64_t removal_cost(const struct gd__sched_worker *w)
 {
     if (gd__has_no_process(w->state) || w->state == GD_WORKER_KILLING)
         return 0;
-    return w->state == GD_WORKER_STARTING ? 1 : 2 + gd__window_length(w);
+    return w->state == GD_WORKER_STARTING ? 1 : 2 + gd__load(w);
 }
 
 /* The worker of the device that is removed first; of several, the last. -1: none is in use. */
@@ -207,7 +212,7 @@ static void leave(struct gd__sched *s, uint64_t now, unsigned i)
         gd__worker_stop(s, now, i, gd__min64(s->config.cleanup_grace_ns, s->config.cancel_grace_ns));
     } else if (gd__takes_tasks(w->state)) {
         gd__window_give_back(s, now, i, w->head);
-        if (gd__window_length(w) == 0)
+        if (gd__load(w) == 0)
             gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
     }
 }

@@ -5,7 +5,7 @@
  */
 #include "core/internal.h"
 
-static uint64_t limit_of(const struct gd__sched *s, const struct gd__task *t)
+uint64_t gd__limit_of(const struct gd__sched *s, const struct gd__task *t)
 {
     const uint64_t ns = t->timeout_ns > 0 ? t->timeout_ns : s->config.task_timeout_ns;
     return ns > 0 ? ns : GD__NEVER;
@@ -13,12 +13,13 @@ static uint64_t limit_of(const struct gd__sched *s, const struct gd__task *t)
 
 uint64_t gd__head_limit(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
-    if (gd__window_length(w) == 0)
+    /* With tasks in flight, the first of the window may rightly wait for a place. */
+    if (gd__window_length(w) == 0 || w->n_flight > 0)
         return GD__NEVER;
     const struct gd__task *first = &s->tasks[gd__window_at(s, w, w->head)];
-    uint64_t least = limit_of(s, first);
+    uint64_t least = gd__limit_of(s, first);
     for (uint64_t p = w->head + 1; s->has_limits && p < w->head + first->batch && p < w->tail; p++)
-        least = gd__min64(least, limit_of(s, &s->tasks[gd__window_at(s, w, p)]));
+        least = gd__min64(least, gd__limit_of(s, &s->tasks[gd__window_at(s, w, p)]));
     return least;
 }
 
@@ -69,6 +70,7 @@ void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
+        gd__flight_frozen(s, i, lost_ns);
         if (gd__window_length(w) == 0)
             continue;
         w->frozen_ns += lost_ns;

@@ -126,7 +126,10 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     s->counts.crashes += !expected && !o.by_stop_signal && !d->shortage;
     w->given_up = w->given_up || is_lost;
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
-    gd__window_reclaim(s, now, i, blamed, &o);
+    if (w->concurrency > 1)
+        gd__flight_reclaim(s, now, i, d->started, &o);
+    else
+        gd__window_reclaim(s, now, i, blamed, &o);
     if (is_lost) {
         s->fx->worker_died(s->ctx, i, d->message, true);
         gd__worker_set_state(s, now, i, GD_WORKER_LOST);
@@ -159,7 +162,7 @@ void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned i)
     const struct gd__death d = {
         /* The timed-out task may have been loading, not started. It is charged too. Otherwise it would make one worker
          * after the other hang. */
-        .started = w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED
+        .started = w->concurrency == 1 && (w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED)
                        ? gd__max64(p.started, w->cancel_below)
                        : p.started,
         .start_ns = p.start_ns,

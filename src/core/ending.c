@@ -28,7 +28,7 @@ static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
     case GD_WORKER_CANCELLING:
     case GD__WORKER_SHORT:
         cancel_unclaimed(s, i);
-        if (gd__window_length(w) == 0)
+        if (gd__load(w) == 0)
             gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
         break;
     default:
@@ -42,12 +42,13 @@ void gd__pool_stop(struct gd__sched *s, uint64_t now)
         stop_one(s, now, i);
 }
 
-static void cancel_window(struct gd__sched *s, unsigned i)
+static void cancel_window(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t head = w->head, tail = w->tail, length = tail - head;
+    const uint64_t head = w->head, tail = w->tail;
     w->head = tail;
-    gd__window_changed(s, i, length);
+    gd__window_changed(s, i);
+    gd__flight_cancel_all(s, now, i);
     for (uint64_t p = head; p < tail; p++)
         gd__task_cancel(s, gd__window_at(s, w, p));
 }
@@ -60,7 +61,7 @@ void gd__pool_end_tasks(struct gd__sched *s, uint64_t now)
         if (gd__takes_tasks(s->workers[i].state))
             gd__worker_kill(s, now, i, GD__KILL_ENDING);
     for (unsigned i = 0; i < s->config.n_workers; i++)
-        cancel_window(s, i);
+        cancel_window(s, now, i);
 }
 
 /* Kills all workers before it reports any task: the callbacks may take longer than the processes take to die. */
@@ -81,5 +82,5 @@ void gd__pool_abort(struct gd__sched *s, uint64_t now)
         }
     }
     for (unsigned i = 0; i < s->config.n_workers; i++)
-        cancel_window(s, i);
+        cancel_window(s, now, i);
 }

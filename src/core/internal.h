@@ -4,6 +4,7 @@
  *   waiting.c    queues of waiting tasks, in the order in which they start
  *   place.c      which worker gets which task
  *   order.c      takes back tasks that would start too late
+ *   flight.c     tasks in flight, on workers that can have several
  *   attempt.c    what a result, or a death, means for the tasks of a window
  *   pool.c       workers: what each event does in each state
  *   death.c      the end of a worker's process, and whether it gets another
@@ -51,6 +52,15 @@ static inline uint64_t gd__window_length(const struct gd__sched_worker *w)
 {
     return w->tail - w->head;
 }
+/* How many tasks it has, begun or not. */
+static inline uint64_t gd__load(const struct gd__sched_worker *w)
+{
+    return gd__window_length(w) + w->n_flight;
+}
+static inline bool gd__is_innocent_kill(unsigned reason)
+{
+    return reason == GD__KILL_DEVICE_LOST || reason == GD__KILL_DEVICE_ERROR || reason == GD__KILL_ENDING;
+}
 /* The slot of the task at that position of the worker's window. */
 static inline uint32_t gd__window_at(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t position)
 {
@@ -92,6 +102,7 @@ void gd__task_cancelled(struct gd__sched *s, uint32_t slot, const struct gd__out
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
+void gd__task_arm(struct gd__sched *s, uint32_t slot, uint64_t at);
 void gd__update_allowed(struct gd__sched *s);
 void gd__cancel_waiting(struct gd__sched *s);
 void gd__check_done(struct gd__sched *s, uint64_t now);
@@ -99,7 +110,7 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 /* pool.c */
 void gd__pool_start(struct gd__sched *s, uint64_t now);
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
-void gd__window_changed(struct gd__sched *s, unsigned w, uint64_t old_length);
+void gd__window_changed(struct gd__sched *s, unsigned w); /* or its tasks in flight */
 /* Call this after tasks were taken back. A worker may have begun only the first tasks of the batch that is last now,
  * because it had looked at a smaller one that was taken back from the same position before. */
 void gd__window_cut(struct gd__sched *s, unsigned w);
@@ -120,6 +131,7 @@ void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned w);         /* 
 void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* so its death counts */
 
 /* deadline.c */
+uint64_t gd__limit_of(const struct gd__sched *s, const struct gd__task *t); /* GD__NEVER: none */
 /* The time limit of the first task of the window, or the least one of the first batch. GD__NEVER: none. */
 uint64_t gd__head_limit(const struct gd__sched *s, const struct gd__sched_worker *w);
 /* When the first task must have ended. GD__NEVER: there is none, or it has no limit. */
@@ -157,8 +169,28 @@ uint64_t gd__shortage_delay(struct gd__sched_worker *w);                /* until
 uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
+/* An attempt on w took that long for each task. */
+void gd__note_mean(struct gd__sched *s, unsigned w, uint64_t per_task_ns);
+void gd__attempt_settled(struct gd__sched *s, unsigned w, const struct gd__outcome *o); /* what w has shown with it */
+/* Decides what the end of an attempt means for its task. asked: the task was asked to stop. */
+void gd__attempt_judge(struct gd__sched *s, uint64_t now, unsigned w, uint32_t slot, const struct gd__outcome *o,
+                       bool asked);
 /* Handles the result of the task at head. */
 int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
+
+/* flight.c */
+int gd__flight_open(struct gd__sched *s, unsigned w, unsigned concurrency); /* w is ready */
+int gd__flight_begun(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__begin *b);
+int gd__flight_finished(struct gd__sched *s, uint64_t now, unsigned w, unsigned place, uint64_t position,
+                        const struct gd__outcome *o);
+void gd__flight_timer(struct gd__sched *s, uint64_t now, uint32_t slot); /* of a task in flight */
+/* Asks a task in flight to stop, unless that was done before. The worker is killed at kill_at if it does not. */
+void gd__flight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at);
+void gd__flight_limit_changed(struct gd__sched *s, uint64_t now, unsigned w); /* the time limit of the run */
+void gd__flight_frozen(struct gd__sched *s, unsigned w, uint64_t lost_ns);
+/* Empties window and flight of a process that is gone. Positions below `started` had begun. */
+void gd__flight_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t started, const struct gd__outcome *o);
+void gd__flight_cancel_all(struct gd__sched *s, uint64_t now, unsigned w);
 
 /* place.c */
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
@@ -170,7 +202,15 @@ void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or it
 void gd__update_hunger(struct gd__sched *s, unsigned w);
 
 /* order.c */
-/* Whether w may hold tasks, beyond its first batch, that it has not begun. */
+/* The first position from which on tasks may be taken back from w. */
+uint64_t gd__first_spare(const struct gd__sched *s, const struct gd__sched_worker *w);
+/* The same for an idle worker to take. Tasks for which w has free places are about to begin, and stay. */
+static inline uint64_t gd__first_to_share(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    const uint64_t first = gd__first_spare(s, w);
+    return w->concurrency > 1 && w->places > w->n_flight ? gd__max64(first, w->head + w->places - w->n_flight) : first;
+}
+/* Whether w may hold tasks from there on that it has not begun. */
 bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w);
 /* Takes back the tasks from position keep on that w has not begun. They wait again. False: w has begun all of them. */
 bool gd__window_take_spare(struct gd__sched *s, unsigned w, uint64_t keep);

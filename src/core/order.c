@@ -15,20 +15,25 @@
 #define ORDER_NS    (400 * GD__NS_PER_US)
 #define LOOK_GAP_NS (100 * GD__NS_PER_US) /* the least time between two looks at all workers */
 
+uint64_t gd__first_spare(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    if (w->concurrency > 1)
+        return w->head + (w->n_flight == 0);
+    return gd__window_length(w) == 0 ? w->head : w->head + s->tasks[gd__window_at(s, w, w->head)].batch;
+}
+
 bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
-    if (!gd__takes_tasks(w->state) || w->solo || w->no_steal || gd__window_length(w) < 2)
-        return false;
-    return gd__window_length(w) > s->tasks[gd__window_at(s, w, w->head)].batch;
+    return gd__takes_tasks(w->state) && !w->solo && !w->no_steal && w->tail > gd__first_spare(s, w);
 }
 
 bool gd__window_take_spare(struct gd__sched *s, unsigned i, uint64_t keep)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t length = gd__window_length(w), old_tail = w->tail;
+    const uint64_t old_tail = w->tail;
     w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
     w->no_steal = w->tail == old_tail;
-    gd__window_changed(s, i, length);
+    gd__window_changed(s, i);
     for (uint64_t p = w->tail; p < old_tail; p++) {
         const uint32_t slot = gd__window_at(s, w, p);
         s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
@@ -40,8 +45,7 @@ bool gd__window_take_spare(struct gd__sched *s, unsigned i, uint64_t keep)
 static bool take_all_spare(struct gd__sched *s, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
-    return gd__can_take_from(s, w) &&
-           gd__window_take_spare(s, i, w->head + s->tasks[gd__window_at(s, w, w->head)].batch);
+    return gd__can_take_from(s, w) && gd__window_take_spare(s, i, gd__first_spare(s, w));
 }
 
 void gd__order_note(struct gd__sched *s, uint64_t now, unsigned i)

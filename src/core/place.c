@@ -18,7 +18,7 @@
 
 static uint64_t batch_unit(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
-    return gd__min64(s->config.batch_size, w->batch_limit);
+    return w->concurrency > 1 ? 1 : gd__min64(s->config.batch_size, w->batch_limit);
 }
 
 /* Whether tasks may be handed out ahead of time. */
@@ -34,13 +34,18 @@ void gd__update_target(struct gd__sched *s, unsigned i)
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = batch_unit(s, w);
     const uint64_t most = s->config.window_max / b * b;
-    const uint64_t ahead = w->mean_ns == 0 ? 0 : WINDOW_NS / w->mean_ns;
-    uint64_t wanted = may_be_ahead(s, w, b) ? 2 * b + ahead : b;
-    if (s->config.window > 0 && !s->has_priorities)
+    const uint64_t at_once = w->concurrency > 1 ? w->places : b;
+    const uint64_t ahead = w->mean_ns == 0 ? 0 : at_once / b * WINDOW_NS / w->mean_ns;
+    uint64_t wanted = may_be_ahead(s, w, b) ? at_once + b + ahead : at_once;
+    if (w->concurrency > 1)
+        wanted = gd__min64(wanted, at_once + most);
+    else if (s->config.window > 0 && !s->has_priorities)
         wanted = gd__max64(s->config.window, b);
     else if (w->loads)
         wanted = gd__max64(wanted, s->config.window_min);
-    w->target = gd__min64(s->config.start_gap_ns > 0 ? b : wanted, most);
+    if (s->config.start_gap_ns > 0)
+        wanted = at_once;
+    w->target = w->concurrency > 1 ? wanted : gd__min64(wanted, most);
     w->burst = w->mean_ns == 0 ? 1 : gd__min64(SHARE_NS / w->mean_ns, w->target / 2);
     w->target_mean = w->mean_ns;
 }
@@ -51,16 +56,24 @@ void gd__sched_loads(struct gd__sched *s, unsigned i, bool loads)
     gd__update_target(s, i);
 }
 
+/* Whether a worker that has tasks is to be handed more. A free place is filled at once. */
+static bool is_hungry(const struct gd__sched_worker *w, uint64_t load)
+{
+    if (w->concurrency == 1)
+        return load <= w->target / 2;
+    return load < w->places || (load < w->target && load <= w->places + (w->target - w->places) / 2);
+}
+
 void gd__update_hunger(struct gd__sched *s, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t length = gd__window_length(w);
+    const uint64_t load = gd__load(w);
     const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck && !w->leaving;
     gd__bit_clear(s->idle, i);
     gd__bit_clear(s->hungry, i);
-    if (ready && length == 0)
+    if (ready && load == 0)
         gd__bit_set(s->idle, i);
-    else if (ready && length <= w->target / 2)
+    else if (ready && w->suspects.count == 0 && is_hungry(w, load))
         gd__bit_set(s->hungry, i);
 }
 
@@ -150,6 +163,26 @@ void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot)
         place_on(s, slot, choose_home(s, t), true);
 }
 
+static bool can_be_home(const struct gd__sched_worker *w)
+{
+    return !is_out(w) && !w->leaving;
+}
+
+/* A task that runs alone on a certain worker. If that worker is gone, another one takes its place. */
+static void place_suspect(struct gd__sched *s, uint32_t slot)
+{
+    struct gd__task *t = &s->tasks[slot];
+    for (unsigned k = 0; k < s->config.n_workers && !can_be_home(&s->workers[t->solo_on]); k++)
+        t->solo_on = (int32_t)k;
+    if (!can_be_home(&s->workers[t->solo_on])) { /* no worker is left: the task is cancelled with the others */
+        gd__list_push_front(s, &s->solo, slot);
+        return;
+    }
+    gd__list_push_back(s, &s->workers[t->solo_on].suspects, slot);
+    s->n_suspects++;
+    gd__update_hunger(s, (unsigned)t->solo_on);
+}
+
 void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
 {
     (void)now;
@@ -157,6 +190,8 @@ void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
     t->state = GD__TASK_WAITING;
     if (s->stopping || t->cancel_asked)
         gd__task_cancel(s, slot);
+    else if (t->solo && t->solo_on >= 0)
+        place_suspect(s, slot);
     else if (t->solo)
         gd__list_push_front(s, &s->solo, slot);
     else
@@ -177,6 +212,10 @@ void gd__place_remove(struct gd__sched *s, uint32_t slot)
     const uint64_t dealt = s->by_size_count;
     if (gd__list_remove(s, &s->solo, slot))
         return;
+    if (t->solo && t->solo_on >= 0 && gd__list_remove(s, &s->workers[t->solo_on].suspects, slot)) {
+        s->n_suspects--;
+        return;
+    }
     if (dealt > 0)
         by_size_remove(s, slot);
     if (s->by_size_count != dealt)
@@ -191,6 +230,11 @@ void gd__place_release(struct gd__sched *s, unsigned i)
     while (q->count > 0) {
         s->n_placed--;
         place_on(s, gd__waiting_pop(s, q), -1, false);
+    }
+    struct gd__list *suspects = &s->workers[i].suspects;
+    while (suspects->count > 0) {
+        s->n_suspects--;
+        place_suspect(s, gd__list_pop(s, suspects));
     }
 }
 
@@ -224,12 +268,14 @@ static bool may_start(struct gd__sched *s, uint64_t now)
     return true;
 }
 
+/* Hands a suspect to a worker without tasks. True: the worker is to be handed no other task. */
 static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    if (s->solo.count == 0 || gd__window_length(w) > 0)
-        return false;
-    hand(s, now, i, gd__list_pop(s, &s->solo), 1);
+    if (gd__load(w) > 0 || w->suspects.count + s->solo.count == 0)
+        return w->suspects.count > 0;
+    s->n_suspects -= w->suspects.count > 0;
+    hand(s, now, i, gd__list_pop(s, w->suspects.count > 0 ? &w->suspects : &s->solo), 1);
     w->solo = true;
     return true;
 }
@@ -289,12 +335,13 @@ static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const stru
 {
     const struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = batch_unit(s, w);
-    if (q != &s->backlog || gd__window_length(w) == 0 || !is_long(s, w) || q->count >= 2 * b * s->config.n_workers)
+    if (q != &s->backlog || gd__load(w) == 0 || w->concurrency > 1 || !is_long(s, w) ||
+        q->count >= 2 * b * s->config.n_workers)
         return false;
     uint64_t others = 0;
     for (unsigned k = 0; k < s->config.n_workers; k++) {
         if (k != i && !is_out(&s->workers[k]))
-            others += gd__window_length(&s->workers[k]) == 0 ? 2 : 1;
+            others += gd__load(&s->workers[k]) == 0 ? 2 : 1;
     }
     return others > 0 && q->count < b * (others + 1);
 }
@@ -304,10 +351,13 @@ static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = batch_unit(s, w), target = w->target;
     uint64_t left = gd__max64(gd__max64(fair_part(s, q), w->burst), b);
-    while (left > 0 && q->count > 0 && gd__window_length(w) + b <= target && !is_kept_for_others(s, i, q)) {
+    if (w->concurrency > 1 && gd__load(w) < w->places) /* fill_places() fills the other places */
+        left = gd__load(w) == 0;
+    while (left > 0 && q->count > 0 && gd__load(w) + b <= target && gd__window_length(w) + b <= s->config.window_max &&
+           !is_kept_for_others(s, i, q)) {
         uint64_t n = gd__min64(b, q->count);
         const bool is_short = n < b;
-        if (is_short && (gd__window_length(w) > 0 || !may_go_short(s, now, q)))
+        if (is_short && (gd__load(w) > 0 || !may_go_short(s, now, q)))
             return;
         left -= gd__min64(left, n);
         for (; n > 0; n--) {
@@ -317,10 +367,18 @@ static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__
     }
 }
 
+static void handed_out(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    s->next_start = now + s->config.start_gap_ns;
+    gd__window_changed(s, i);
+    gd__order_note(s, now, i);
+    s->fx->publish(s->ctx, i);
+}
+
 static void hand_out(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t length = gd__window_length(w);
+    const uint64_t tail = w->tail;
     if (!may_start(s, now))
         return;
     if (!hand_solo(s, now, i)) {
@@ -329,12 +387,8 @@ static void hand_out(struct gd__sched *s, uint64_t now, unsigned i)
         if (s->backlog.count > 0)
             hand_from(s, now, i, &s->backlog);
     }
-    if (gd__window_length(w) == length)
-        return;
-    s->next_start = now + s->config.start_gap_ns;
-    gd__window_changed(s, i, length);
-    gd__order_note(s, now, i);
-    s->fx->publish(s->ctx, i);
+    if (w->tail != tail)
+        handed_out(s, now, i);
 }
 
 /* Hands out tasks to each worker of the set, beginning with worker s->rotate. */
@@ -349,11 +403,57 @@ static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
         else if (k == s->n_words)
             bits &= below;
         while (bits) {
-            if (s->backlog.count + s->solo.count + s->n_placed == 0)
+            if (s->backlog.count + s->solo.count + s->n_placed + s->n_suspects == 0)
                 return;
             hand_out(s, now, word * 64 + (unsigned)__builtin_ctzll(bits));
             bits &= bits - 1;
         }
+    }
+}
+
+/* --- places for tasks in flight --- */
+
+/* The worker that has free places and the fewest tasks. *room: how many tasks it may be handed before another one has
+ * fewer. */
+static struct gd__sched_worker *most_free(struct gd__sched *s, uint64_t *room)
+{
+    struct gd__sched_worker *best = NULL;
+    uint64_t second = UINT64_MAX;
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        const bool is_served = ((s->idle[i / 64] | s->hungry[i / 64]) >> (i % 64)) & 1;
+        if (!is_served || w->concurrency == 1 || gd__load(w) >= w->places || w->suspects.count > 0 ||
+            gd__window_length(w) >= s->config.window_max || w->placed.count + s->backlog.count == 0)
+            continue;
+        if (!best || gd__load(w) < gd__load(best)) {
+            second = best ? gd__load(best) : second;
+            best = w;
+        } else {
+            second = gd__min64(second, gd__load(w));
+        }
+    }
+    if (best)
+        *room = gd__max64(1, gd__min64(second, best->places) - gd__min64(second, gd__load(best)));
+    return best;
+}
+
+/* Fills the free places of all workers, those with the fewest tasks first. */
+static void fill_places(struct gd__sched *s, uint64_t now)
+{
+    struct gd__sched_worker *w;
+    uint64_t room = 0;
+    while (s->backlog.count + s->n_placed > 0 && may_start(s, now) && (w = most_free(s, &room))) {
+        const unsigned i = (unsigned)(w - s->workers);
+        if (s->config.start_gap_ns > 0)
+            room = 1;
+        for (; room > 0 && gd__load(w) < w->places && gd__window_length(w) < s->config.window_max; room--) {
+            struct gd__waiting *q = w->placed.count > 0 ? &w->placed : &s->backlog;
+            if (q->count == 0)
+                break;
+            s->n_placed -= q != &s->backlog;
+            hand(s, now, i, gd__waiting_pop(s, q), 1);
+        }
+        handed_out(s, now, i);
     }
 }
 
@@ -412,7 +512,7 @@ static struct gd__sched_worker *longest_window(struct gd__sched *s, uint64_t now
     struct gd__sched_worker *best = NULL;
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
-        if (!gd__can_take_from(s, w) || !is_worth_taking_from(s, now, w))
+        if (!gd__can_take_from(s, w) || w->tail <= gd__first_to_share(s, w) || !is_worth_taking_from(s, now, w))
             continue;
         if (!best || gd__window_length(w) > gd__window_length(best))
             best = w;
@@ -426,7 +526,7 @@ static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
 {
     const unsigned i = (unsigned)(w - s->workers);
     const uint64_t length = gd__window_length(w), old_tail = w->tail;
-    uint64_t keep = w->head + s->tasks[w->window[w->head & s->window_mask]].batch;
+    uint64_t keep = gd__first_to_share(s, w);
     for (uint64_t b; keep < w->head + length / 2; keep += b) {
         b = s->tasks[w->window[keep & s->window_mask]].batch;
         if (keep + b >= old_tail)
@@ -444,6 +544,8 @@ static void take_from_busy_workers(struct gd__sched *s, uint64_t now)
         if (take_half_back(s, from))
             serve(s, now, s->idle);
     }
+    if (s->backlog.count > 0 && s->solo.count == 0 && s->config.concurrency > 1)
+        fill_places(s, now);
     if (s->backlog.count > 0 && s->solo.count == 0) /* no worker is idle any more */
         serve(s, now, s->hungry);
 }
@@ -456,8 +558,10 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
     gd__order_restore(s, now);
     if (s->by_size_count > 0)
         deal_by_size(s);
-    if (s->backlog.count + s->solo.count + s->n_placed > 0) {
+    if (s->backlog.count + s->solo.count + s->n_placed + s->n_suspects > 0) {
         serve(s, now, s->idle);
+        if (s->config.concurrency > 1 && s->solo.count == 0)
+            fill_places(s, now);
         if (s->solo.count == 0) /* a suspect (see sched.h) runs alone, so let a worker finish its tasks first */
             serve(s, now, s->hungry);
         if (s->config.placement != GD_PLACE_BY_SIZE)

@@ -1,5 +1,7 @@
 /* Workers: what each event does in each state.
  *
+ * "Result" stands for the begin of a task in flight too.
+ *
  *              ready     setup failed  result    exited        timer
  *   OFF        .         .             .         .             .
  *   STARTING   now IDLE  stop it       .         died          setup took too long: kill
@@ -21,14 +23,19 @@
  */
 #include "core/internal.h"
 
-enum event { EV_READY, EV_SETUP_FAILED, EV_RESULT, EV_EXITED, EV_TIMER, N_EVENTS };
+enum event { EV_READY, EV_SETUP_FAILED, EV_BEGUN, EV_RESULT, EV_EXITED, EV_TIMER, N_EVENTS };
 
 struct event_data {
     uint64_t now;
     const char *message;
     const struct gd__outcome *outcome;
     const struct gd__death *death;
+    const struct gd__begin *begin;
     unsigned safe_batch;
+    unsigned concurrency; /* READY */
+    bool in_flight;       /* RESULT: of the task at that place and position */
+    unsigned place;
+    uint64_t position;
 };
 
 typedef int handler(struct gd__sched *s, unsigned i, const struct event_data *e);
@@ -105,7 +112,7 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kil
     if (w->state == GD_WORKER_KILLING)
         return;
     if (reason != GD__KILL_ENDING && !s->stopping && gd__can_take_from(s, w)) /* it may take long to die */
-        gd__window_take_spare(s, i, w->head + s->tasks[gd__window_at(s, w, w->head)].batch);
+        gd__window_take_spare(s, i, gd__first_spare(s, w));
     w->kill_reason = (uint8_t)reason;
     gd__worker_set_state(s, now, i, GD_WORKER_KILLING);
     gd__worker_arm(s, i, now + s->config.kill_wait_ns);
@@ -130,6 +137,9 @@ void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned i)
     w->was_used = true;
     w->head = w->tail = w->cancel_below = w->run_position = 0;
     w->batch_left = 0;
+    w->cancel_batch = false;
+    w->concurrency = w->places = 1;
+    w->guilty = GD__NO_TASK;
     gd__worker_set_state(s, now, i, GD_WORKER_STARTING);
     if (s->config.setup_timeout_ns > 0)
         gd__worker_arm(s, i, now + s->config.setup_timeout_ns);
@@ -156,12 +166,12 @@ void gd__worker_cancel_head(struct gd__sched *s, uint64_t now, unsigned i, uint6
 
 /* --- the window --- */
 
-void gd__window_changed(struct gd__sched *s, unsigned i, uint64_t old_length)
+void gd__window_changed(struct gd__sched *s, unsigned i)
 {
-    const struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t batch = s->config.batch_size;
-    s->running += gd__min64(gd__window_length(w), batch);
-    s->running -= gd__min64(old_length, batch);
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t running = gd__min64(gd__load(w), w->concurrency > 1 ? w->concurrency : s->config.batch_size);
+    s->running += running - w->counted_running;
+    w->counted_running = running;
     gd__update_allowed(s);
     gd__update_hunger(s, i);
 }
@@ -180,13 +190,13 @@ void gd__window_cut(struct gd__sched *s, unsigned i)
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t old_tail = w->tail, length = gd__window_length(w);
-    if (length == 0)
+    const uint64_t old_tail = w->tail;
+    if (gd__window_length(w) == 0)
         return old_tail;
     const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
     w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
     gd__window_cut(s, i);
-    gd__window_changed(s, i, length);
+    gd__window_changed(s, i);
     return old_tail;
 }
 
@@ -195,6 +205,9 @@ uint64_t gd__window_take_back(struct gd__sched *s, unsigned i)
 static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     struct gd__sched_worker *w = &s->workers[i];
+    const int rc = gd__flight_open(s, i, e->concurrency);
+    if (rc < 0)
+        return rc;
     w->setup_tries = 0;
     s->short_since = w->shortages = 0; /* the shortage is over: this worker could be started */
     gd__heap_disarm(&s->heap, &w->timer);
@@ -224,8 +237,15 @@ static int on_ignored(struct gd__sched *s, unsigned i, const struct event_data *
     return 0;
 }
 
+static int on_begun(struct gd__sched *s, unsigned i, const struct event_data *e)
+{
+    return gd__flight_begun(s, e->now, i, e->begin);
+}
+
 static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
+    if (e->in_flight)
+        return gd__flight_finished(s, e->now, i, e->place, e->position, e->outcome);
     return gd__attempt_ended(s, e->now, i, e->outcome, e->safe_batch);
 }
 
@@ -312,20 +332,30 @@ static handler *const table[GD__WORKER_STATES][N_EVENTS] = {
                              [EV_SETUP_FAILED] = on_setup_failed,
                              [EV_EXITED] = on_exited,
                              [EV_TIMER] = on_setup_timeout },
-    [GD_WORKER_IDLE] = { [EV_RESULT] = on_result, [EV_EXITED] = on_exited, [EV_TIMER] = on_deadline },
-    [GD_WORKER_CANCELLING] = { [EV_RESULT] = on_result, [EV_EXITED] = on_exited, [EV_TIMER] = on_grace_over },
+    [GD_WORKER_IDLE] = { [EV_BEGUN] = on_begun,
+                         [EV_RESULT] = on_result,
+                         [EV_EXITED] = on_exited,
+                         [EV_TIMER] = on_deadline },
+    [GD_WORKER_CANCELLING] = { [EV_BEGUN] = on_begun,
+                               [EV_RESULT] = on_result,
+                               [EV_EXITED] = on_exited,
+                               [EV_TIMER] = on_grace_over },
     [GD_WORKER_STOPPING] = { [EV_READY] = on_ignored,
                              [EV_SETUP_FAILED] = on_setup_failed,
                              [EV_EXITED] = on_exited,
                              [EV_TIMER] = on_stop_timeout },
     [GD_WORKER_KILLING] = { [EV_READY] = on_ignored,
                             [EV_SETUP_FAILED] = on_ignored,
+                            [EV_BEGUN] = on_begun,
                             [EV_RESULT] = on_result,
                             [EV_EXITED] = on_exited,
                             [EV_TIMER] = on_kill_failed },
     [GD_WORKER_RESTING] = { [EV_TIMER] = on_rested },
     [GD__WORKER_HELD] = { [EV_TIMER] = on_no_stop },
-    [GD__WORKER_SHORT] = { [EV_RESULT] = on_result, [EV_EXITED] = on_exited, [EV_TIMER] = on_try_again },
+    [GD__WORKER_SHORT] = { [EV_BEGUN] = on_begun,
+                           [EV_RESULT] = on_result,
+                           [EV_EXITED] = on_exited,
+                           [EV_TIMER] = on_try_again },
 };
 
 static int fire(struct gd__sched *s, unsigned i, enum event event, const struct event_data *e)
@@ -334,9 +364,21 @@ static int fire(struct gd__sched *s, unsigned i, enum event event, const struct 
     return h ? h(s, i, e) : GD_E_PROTOCOL;
 }
 
-int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w)
+int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w, unsigned concurrency)
 {
-    return fire(s, w, EV_READY, &(struct event_data){ .now = now });
+    return fire(s, w, EV_READY, &(struct event_data){ .now = now, .concurrency = concurrency });
+}
+
+int gd__sched_begun(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__begin *b)
+{
+    return fire(s, w, EV_BEGUN, &(struct event_data){ .now = now, .begin = b });
+}
+
+int gd__sched_finish(struct gd__sched *s, uint64_t now, unsigned w, unsigned place, uint64_t position,
+                     const struct gd__outcome *o)
+{
+    const struct event_data e = { .now = now, .outcome = o, .in_flight = true, .place = place, .position = position };
+    return fire(s, w, EV_RESULT, &e);
 }
 
 int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message)

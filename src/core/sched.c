@@ -44,9 +44,13 @@ static int open_workers(struct gd__sched *s)
         while (s->workers[w->device].gpu_id != w->gpu_id) /* ends at i at the latest */
             w->device++;
         w->batch_limit = c->batch_size;
+        w->places_limit = c->concurrency;
+        w->concurrency = w->places = 1;
+        w->guilty = GD__NO_TASK;
         w->timer.tag = i;
         w->window = gd__calloc(c->window_max, sizeof *w->window);
-        if (!w->window)
+        w->flight = gd__calloc(c->concurrency, sizeof *w->flight);
+        if (!w->window || !w->flight)
             return GD_E_NO_MEMORY;
         gd__update_target(s, i);
     }
@@ -80,7 +84,8 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
     s->config = *c;
     s->fx = fx;
     s->ctx = ctx;
-    const uint64_t n_slots = c->queue_size + (uint64_t)c->n_workers * c->batch_size;
+    const uint64_t most = c->batch_size > c->concurrency ? c->batch_size : c->concurrency;
+    const uint64_t n_slots = c->queue_size + (uint64_t)c->n_workers * most;
     /* The sum may overflow. Also, a slot's number combined with TAG_TASK must not equal one of the other tags. */
     if (c->queue_size >= TAG_TASK || n_slots >= TAG_TASK - 1)
         return gd__error(GD_E_TOO_LARGE, "queue_size %llu is too large: at most about 1000000000",
@@ -106,6 +111,7 @@ void gd__sched_close(struct gd__sched *s)
 {
     for (unsigned i = 0; s->workers && i < s->config.n_workers; i++) {
         gd__free(s->workers[i].window);
+        gd__free(s->workers[i].flight);
         gd__free(s->workers[i].last_message);
     }
     gd__free(s->workers);
@@ -236,12 +242,17 @@ static void count_try(struct gd__sched *s, struct gd__task *t, const struct gd__
         s->fx->drop(s->ctx, t, o);
 }
 
+void gd__task_arm(struct gd__sched *s, uint32_t slot, uint64_t at)
+{
+    struct gd__timer *timer = &s->tasks[slot].timer;
+    timer->tag = TAG_TASK | slot;
+    gd__heap_arm(&s->heap, timer, at);
+}
+
 static void delay(struct gd__sched *s, uint32_t slot, uint64_t until)
 {
-    struct gd__task *t = &s->tasks[slot];
-    t->state = GD__TASK_DELAYED;
-    t->timer.tag = TAG_TASK | slot;
-    gd__heap_arm(&s->heap, &t->timer, until);
+    s->tasks[slot].state = GD__TASK_DELAYED;
+    gd__task_arm(s, slot, until);
 }
 
 /* Returns true if the task is not charged now. Either a stop has begun and the task is cancelled, or a stop may be on
@@ -317,8 +328,12 @@ static void judge(struct gd__sched *s, uint64_t now, uint32_t slot)
         gd__task_retry(s, now, slot, &o);
 }
 
-static void delay_is_over(struct gd__sched *s, uint64_t now, uint32_t slot)
+static void task_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
 {
+    if (s->tasks[slot].state == GD__TASK_BEGUN) {
+        gd__flight_timer(s, now, slot);
+        return;
+    }
     if (s->tasks[slot].verdict == GD__VERDICT_NONE)
         gd__place_again(s, now, slot);
     else
@@ -357,8 +372,9 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
     t->waiting_since = now;
     t->attempt = t->crashes = t->errors = 0;
     t->first_start_ns = 0;
-    t->worker = t->home = -1;
-    t->solo = t->cancel_asked = false;
+    t->worker = t->home = t->solo_on = -1;
+    t->solo = t->asked_to_stop = t->cancel_asked = false;
+    t->group_deaths = 0;
     t->verdict = GD__VERDICT_NONE;
     s->outstanding++;
     s->counts.taken++;
@@ -394,10 +410,12 @@ void gd__cancel_waiting(struct gd__sched *s)
         gd__heap_disarm(&s->heap, &t->timer);
         gd__task_cancel(s, slot);
     }
-    s->solo.count = s->by_size_count = s->n_placed = 0;
+    s->solo.count = s->by_size_count = s->n_placed = s->n_suspects = 0;
     gd__waiting_clear(&s->backlog);
-    for (unsigned i = 0; i < s->config.n_workers; i++)
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
         gd__waiting_clear(&s->workers[i].placed);
+        s->workers[i].suspects.count = 0;
+    }
 }
 
 static void begin_stop(struct gd__sched *s, uint64_t now)
@@ -461,7 +479,7 @@ void gd__sched_tick(struct gd__sched *s, uint64_t now)
         else if (t->tag == TAG_BATCH)
             ; /* the pump that follows checks the time itself */
         else if (t->tag & TAG_TASK)
-            delay_is_over(s, now, t->tag & ~(uint32_t)TAG_TASK);
+            task_timer(s, now, t->tag & ~(uint32_t)TAG_TASK);
         else
             gd__pool_timer(s, now, t->tag);
     }
@@ -504,13 +522,13 @@ const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w)
 enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->workers[w];
-    if (worker->state == GD_WORKER_IDLE && gd__window_length(worker) > 0)
+    if (worker->state == GD_WORKER_IDLE && gd__load(worker) > 0)
         return GD_WORKER_BUSY;
     if (worker->state == GD__WORKER_HELD)
         return GD_WORKER_RESTING;
     if (worker->state == GD__WORKER_SPARE)
         return GD_WORKER_OFF;
     if (worker->state == GD__WORKER_SHORT)
-        return gd__window_length(worker) > 0 ? GD_WORKER_BUSY : GD_WORKER_IDLE;
+        return gd__load(worker) > 0 ? GD_WORKER_BUSY : GD_WORKER_IDLE;
     return (enum gd_worker_state)worker->state;
 }

@@ -10,6 +10,7 @@
  *   WAITING   in the backlog, in a worker's own queue (placed there), or set apart to run alone (SOLO)
  *   DELAYED   failed: will be tried again, or judged, at a given time
  *   HANDED    in the window of one worker
+ *   BEGUN     in flight on a worker that can have several (flight.c)
  *   PARKED    done, waiting for its turn to be delivered (ordered runs)
  *   FREE      final: delivered, its slot is free
  *
@@ -47,7 +48,14 @@
 /* What a DELAYED task is charged with when its delay is over. NONE: it is not charged, only run again. */
 enum gd__verdict { GD__VERDICT_NONE, GD__VERDICT_FAILED, GD__VERDICT_CRASHED };
 
-enum gd__task_state { GD__TASK_FREE, GD__TASK_WAITING, GD__TASK_DELAYED, GD__TASK_HANDED, GD__TASK_PARKED };
+enum gd__task_state {
+    GD__TASK_FREE,
+    GD__TASK_WAITING,
+    GD__TASK_DELAYED,
+    GD__TASK_HANDED,
+    GD__TASK_BEGUN,
+    GD__TASK_PARKED
+};
 
 struct gd__task {
     uint64_t id;
@@ -57,19 +65,24 @@ struct gd__task {
     uint64_t waiting_since;
     uint64_t timeout_ns;     /* its own time limit; 0: that of the run */
     uint64_t first_start_ns; /* start of the first attempt that has ended; 0: no attempt has ended */
+    uint64_t position;       /* while in flight: its position in its worker's ring, */
+    uint64_t begin_ns;       /* and when it began */
     uint32_t next, child;    /* in the list or heap it is on */
     uint32_t attempt;        /* how often it was started */
     uint32_t crashes;
     uint32_t errors;
-    int32_t worker; /* the last worker that it was handed to; -1: none */
-    int32_t home;   /* worker it was placed on; -1: any */
-    uint16_t batch; /* while HANDED: number of tasks from this one to the end of its batch */
+    int32_t worker;  /* the last worker that it was handed to; -1: none */
+    int32_t solo_on; /* the worker on which it runs alone; -1: any */
+    int32_t home;    /* worker it was placed on; -1: any */
+    uint16_t batch;  /* while HANDED: number of tasks from this one to the end of its batch */
     uint8_t state;
-    uint8_t verdict; /* enum gd__verdict */
-    int8_t priority; /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
+    uint8_t verdict;      /* enum gd__verdict */
+    int8_t priority;      /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
+    uint8_t group_deaths; /* how often its worker died with it and other tasks in flight */
+    bool asked_to_stop;   /* while in flight: its time was up */
     bool solo;
-    bool cancel_asked; /* gd__sched_cancel_task(): ends with a result that was on its way, or as cancelled */
-    struct gd__timer timer;
+    bool cancel_asked;      /* gd__sched_cancel_task(): ends with a result that was on its way, or as cancelled */
+    struct gd__timer timer; /* DELAYED: the end of the delay; BEGUN: its deadline */
 };
 
 /* How an attempt ended. */
@@ -122,6 +135,8 @@ struct gd__sched_effects {
     /* The cancelled tasks of w have not stopped: asks w to end them by force and to report them, so that nothing they
      * have printed is lost. Returns false if w cannot do that. May be NULL. */
     bool (*end_tasks)(void *ctx, unsigned w);
+    /* Asks one task in flight to stop. May be NULL if no worker has a concurrency of more than 1. */
+    void (*cancel_place)(void *ctx, unsigned w, unsigned place, uint64_t position);
     void (*kill)(void *ctx, unsigned w);
     void (*stop)(void *ctx, unsigned w);    /* clean up and exit when the window is done */
     void (*abandon)(void *ctx, unsigned w); /* the process cannot be killed: forget it */
@@ -166,10 +181,11 @@ struct gd__sched_config {
     unsigned setup_attempts;
     unsigned setup_jobs; /* 0: all */
     unsigned death_limit;
-    unsigned window;     /* 0: by task length */
-    unsigned window_min; /* hand out at least this many to workers that load ahead */
-    unsigned window_max; /* capacity of a worker's ring, a power of two */
-    unsigned batch_size; /* >= 1 */
+    unsigned window;      /* 0: by task length */
+    unsigned window_min;  /* hand out at least this many to workers that load ahead */
+    unsigned window_max;  /* capacity of a worker's ring, a power of two */
+    unsigned batch_size;  /* >= 1 */
+    unsigned concurrency; /* the most tasks in flight on one worker; >= 1 */
     uint64_t batch_wait_ns;
     bool ordered;
     enum gd_placement placement;
@@ -203,11 +219,20 @@ struct gd__sched_worker {
     unsigned lost_in_row; /* device losses since the last success; kept in the device's first worker */
     bool device_out;      /* the device was reported as out of use; kept in the device's first worker */
     uint64_t head, tail;
-    uint64_t cancel_below; /* tasks below this position were asked to stop */
-    bool cancel_batch;     /* those tasks are one batch */
-    bool ends_tasks;       /* it was asked to end them */
-    bool cancel_asked;     /* because of gd__sched_cancel_task(), not of a time limit */
-    uint32_t batch_left;   /* how many more results of the current batch will come; 0: the next result begins a batch */
+    uint32_t concurrency;  /* how many tasks it can have in flight; 1: one task or batch at a time */
+    uint32_t places;       /* how many it is given; less than its concurrency after it ran out of memory */
+    uint32_t places_limit; /* the most that it is given; kept when its process is replaced */
+    uint32_t n_flight;
+    uint32_t *flight;         /* by place: the slot of the task there, or GD__NO_TASK */
+    uint32_t guilty;          /* while it is killed for a task's time limit: that task; GD__NO_TASK */
+    uint64_t busy_since;      /* when the first of the tasks in flight began */
+    uint64_t counted_running; /* its part of gd__sched.running */
+    struct gd__list suspects; /* tasks that run alone on it */
+    uint64_t cancel_below;    /* tasks below this position were asked to stop */
+    bool cancel_batch;        /* those tasks are one batch */
+    bool ends_tasks;          /* it was asked to end them */
+    bool cancel_asked;        /* because of gd__sched_cancel_task(), not of a time limit */
+    uint32_t batch_left; /* how many more results of the current batch will come; 0: the next result begins a batch */
     uint32_t *window;
     struct gd__waiting placed; /* tasks placed on it */
     uint64_t head_since;       /* when the task at head became the first */
@@ -260,6 +285,7 @@ struct gd__sched {
     uint32_t window_mask;
     uint64_t *idle, *hungry; /* bit sets of workers */
     unsigned n_words, rotate, n_ready, n_starting, n_alive;
+    uint64_t n_suspects;  /* tasks in workers' lists of suspects */
     uint64_t n_placed;    /* tasks in workers' own queues */
     uint64_t hold_until;  /* when to pump again: a batch is held back, or tasks may be worth taking back */
     uint64_t order_at;    /* when to look next for tasks that wait behind a long one; GD__NEVER */
@@ -297,10 +323,20 @@ void gd__sched_source_end(struct gd__sched *s, uint64_t now);
 /* Whether w loads tasks before it begins them. If so, it is handed window_min tasks. Call this before
  * gd__sched_ready(). */
 void gd__sched_loads(struct gd__sched *s, unsigned w, bool loads);
-int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w);
+/* concurrency: how many tasks the worker can have in flight. */
+int gd__sched_ready(struct gd__sched *s, uint64_t now, unsigned w, unsigned concurrency);
 int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message);
 /* The result of the task at head. safe_batch: 0, or the largest batch that fitted. */
 int gd__sched_result(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
+/* w, with a concurrency of more than 1, has begun the task at the head of its window. */
+struct gd__begin {
+    uint64_t position, start_ns;
+    unsigned place;
+};
+int gd__sched_begun(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__begin *b);
+/* The result of a task in flight. */
+int gd__sched_finish(struct gd__sched *s, uint64_t now, unsigned w, unsigned place, uint64_t position,
+                     const struct gd__outcome *o);
 /* The process of w has ended. Call this after its results have been read. */
 void gd__sched_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
 /* w broke the protocol: it is killed and replaced. */
@@ -359,6 +395,8 @@ static inline uint64_t gd__sched_allowed(const struct gd__sched *s)
     return s->allowed;
 }
 bool gd__sched_has_idle(const struct gd__sched *s); /* a worker is ready and has no task */
+/* The task in flight at that place of w, or NULL. */
+const struct gd__task *gd__sched_in_flight(const struct gd__sched *s, unsigned w, unsigned place);
 /* The task at the head of w's window, or NULL. */
 const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);
 /* The task at a position of w's window, or NULL if the window does not hold that position. */

@@ -19,7 +19,7 @@ static bool something_runs(const struct gd__sched *s)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         const struct gd__sched_worker *w = &s->workers[i];
-        if (w->state != GD__WORKER_SHORT && w->shortages == 0 && gd__window_length(w) > 0)
+        if (w->state != GD__WORKER_SHORT && w->shortages == 0 && gd__load(w) > 0)
             return true;
     }
     return false;

@@ -121,7 +121,7 @@ static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const 
     case GD__R_READY:
         seat->ends_tasks = r->slot.position & GD__READY_ENDS_TASKS;
         gd__sched_loads(&d->sched, seat->index, r->slot.position & GD__READY_LOADS);
-        return gd__sched_ready(&d->sched, d->now, seat->index);
+        return gd__sched_ready(&d->sched, d->now, seat->index, 1);
     case GD__R_SETUP_FAILED:
         return gd__sched_setup_failed(&d->sched, d->now, seat->index, message);
     case GD__R_CLEANUP_FAILED:

@@ -25,6 +25,10 @@ static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *
 {
     const struct gd__sched_config *c = &s->plan.config;
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
+    if (worker->concurrency > 1) {
+        const bool ahead = !s->sched.has_priorities && (c->n_workers == 1 || worker->target_mean < GD__NS_PER_MS);
+        return worker->places + (ahead ? c->window_max : 0);
+    }
     const uint64_t mean = worker->target_mean, ahead = mean == 0 ? 0 : 200 * GD__NS_PER_US / mean;
     const bool is_short = c->n_workers == 1 || (mean > 0 && mean * batch < GD__NS_PER_MS);
     const uint64_t least = s->plan.load_ahead > 0 ? gd__max64(batch, c->window_min) : batch;
@@ -37,7 +41,7 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
-    const uint64_t length = worker->tail - worker->head;
+    const uint64_t length = gd__load(worker);
     const struct gd__task *first = gd__sched_head(&s->sched, w);
     sim_trace(s, "assign task %llu to %u at %llu, attempt %u, batch %u%s", LLU(t->id), w, LLU(worker->tail - 1),
               attempt, t->batch, t->solo ? ", solo" : "");
@@ -45,7 +49,8 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
              "task %llu assigned to worker %u, which is not ready", LLU(t->id), w);
     SIM_MUST(s, p->tail == worker->tail - 1, "worker %u: assigned at %llu, its ring ends at %llu", w,
              LLU(worker->tail - 1), LLU(p->tail));
-    SIM_MUST(s, length <= s->plan.config.window_max, "worker %u is handed more than its ring holds", w);
+    SIM_MUST(s, gd__window_length(worker) <= s->plan.config.window_max, "worker %u is handed more than its ring holds",
+             w);
     SIM_MUST(s, length <= worker->target && length <= most_handed(s, worker), "worker %u is handed %llu at once", w,
              LLU(length));
     SIM_MUST(s, s->tasks[t->id].delivered == 0, "task %llu assigned after its end", LLU(t->id));
@@ -65,6 +70,8 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
              "task %llu is handed out before one that goes first", LLU(t->id));
     check_control_assign(s, w, t);
     s->tasks[t->id].handed_at = s->now;
+    if (worker->concurrency > 1)
+        check_flight_assign(s, w, t);
     SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
 }
 
@@ -82,6 +89,8 @@ static uint64_t behind_since(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
+    if (worker->concurrency > 1) /* behind tasks in flight, which have all places */
+        return p->state == PROC_NONE || worker->n_flight == 0 || p->lying ? GD__NEVER : worker->head_since;
     if (p->state == PROC_NONE || p->started <= worker->head || p->phase < PHASE_RUNNING || p->lying)
         return GD__NEVER;
     return gd__max64(p->start_ns, worker->head_since);
@@ -116,6 +125,8 @@ static uint64_t head_limit(const struct sim *s, unsigned w)
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     uint64_t least = GD__NEVER;
     const struct gd__task *first = gd__sched_head(&s->sched, w);
+    if (worker->n_flight > 0)
+        return least; /* the first task of the window waits for a place */
     for (uint64_t p = worker->head; first && p < worker->head + first->batch && p < worker->tail; p++) {
         const uint64_t own = sim_limit(s, gd__sched_at(&s->sched, w, p)->id);
         const uint64_t limit = own > 0 ? own : s->plan.config.task_timeout_ns;
@@ -203,7 +214,10 @@ void check_kill(struct sim *s, unsigned w)
     switch (worker->kill_reason) {
     case GD__KILL_TIMEOUT:
     case GD__KILL_CANCELLED:
-        check_timeout_kill(s, w);
+        if (worker->concurrency > 1)
+            check_flight_kill(s, w);
+        else
+            check_timeout_kill(s, w);
         break;
     case GD__KILL_SETUP_TIMEOUT:
         SIM_MUST(s, s->plan.config.setup_timeout_ns > 0 && !p->ready_seen, "worker %u: no setup to time out", w);
@@ -272,7 +286,7 @@ void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outco
     SIM_MUST(s, o->failure != GD_FAILURE_NONE, "task %llu is to be tried again after a success", LLU(t->id));
 }
 
-static void charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d)
+void check_charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d)
 {
     struct sim_task *task = &s->tasks[t->id];
     task->after_stop |= s->sched.stopping;
@@ -291,7 +305,7 @@ static void blame(struct sim *s, unsigned w, uint64_t n, const struct gd__death 
     const struct proc *p = &s->procs[w];
     if (n == 1) {
         const struct gd__task *t = gd__sched_head(&s->sched, w);
-        charge(s, w, t, d);
+        check_charge(s, w, t, d);
         SIM_MUST(s, !p->poisoned || p->lying || sim_task_kind(s, t->id) == TASK_POISON,
                  "task %llu is charged with a death that another task caused", LLU(t->id));
     }
@@ -308,6 +322,10 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
     const uint64_t length = worker->tail - worker->head;
     const uint64_t started = gd__max64(d->started, d->loading);
     s->held_until[w] = must_wait(s, w, d) ? s->now + s->plan.config.signal_wait_ns : 0;
+    if (worker->concurrency > 1) {
+        check_flight_exit(s, w, d);
+        return;
+    }
     if (length == 0)
         return;
     if (worker->kill_reason == GD__KILL_DEVICE_LOST || worker->kill_reason == GD__KILL_DEVICE_ERROR ||
@@ -444,7 +462,7 @@ static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int hom
              "task %llu is not final although it timed out", LLU(t->id));
     SIM_MUST(s, (t->verdict != GD__VERDICT_NONE) == (task->put_off != 0) || state == GD__TASK_PARKED,
              "task %llu in %s: scheduler and simulator disagree whether a verdict is put off", LLU(t->id), where);
-    SIM_MUST(s, !s->sched.stopping || state == GD__TASK_HANDED || state == GD__TASK_PARKED,
+    SIM_MUST(s, !s->sched.stopping || state == GD__TASK_HANDED || state == GD__TASK_BEGUN || state == GD__TASK_PARKED,
              "task %llu is in %s although the run is stopping", LLU(t->id), where);
     task->seen = s->round;
     s->walked++;
@@ -498,14 +516,17 @@ static void walk_window(struct sim *s, unsigned w, uint64_t *running)
         see(s, slot, GD__TASK_HANDED, -2, "a window");
         SIM_MUST(s, sched->tasks[slot].worker == (int)w, "task %llu has another worker", LLU(sched->tasks[slot].id));
     }
-    *running += gd__min64(worker->tail - worker->head, s->plan.config.batch_size);
+    for (unsigned place = 0; worker->concurrency > 1 && place < worker->concurrency; place++)
+        if (worker->flight[place] != GD__NO_TASK)
+            see(s, worker->flight[place], GD__TASK_BEGUN, -2, "a flight");
+    *running += gd__min64(gd__load(worker), worker->concurrency > 1 ? worker->concurrency : s->plan.config.batch_size);
 }
 
 /* Checks that every task has one state and is in one place. */
 static void walk(struct sim *s)
 {
     const struct gd__sched *sched = &s->sched;
-    uint64_t running = 0, placed = 0;
+    uint64_t running = 0, placed = 0, suspects = 0;
     s->round++;
     s->walked = 0;
     walk_waiting(s, &sched->backlog, -1, "the backlog");
@@ -515,15 +536,19 @@ static void walk(struct sim *s)
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
         walk_waiting(s, &sched->workers[w].placed, (int)w, "a worker's queue");
         check_dealt(s, &sched->workers[w].placed);
+        walk_list(s, &sched->workers[w].suspects, -2, "a worker's suspects");
+        suspects += sched->workers[w].suspects.count;
         placed += sched->workers[w].placed.count;
         walk_window(s, w, &running);
     }
     SIM_MUST(s, placed == sched->n_placed, "%llu tasks are placed, not %llu", LLU(placed), LLU(sched->n_placed));
+    SIM_MUST(s, suspects == sched->n_suspects, "%llu suspects, not %llu", LLU(suspects), LLU(sched->n_suspects));
     SIM_MUST(s, running == sched->running, "%llu tasks run, not %llu", LLU(running), LLU(sched->running));
     for (uint32_t slot = 0; slot < s->peak_slots; slot++) {
         const struct gd__task *t = &sched->tasks[slot];
         const bool armed = gd__timer_armed(&t->timer);
-        SIM_MUST(s, armed == (t->state == GD__TASK_DELAYED), "slot %u: state %u, timer %d", slot, t->state, armed);
+        SIM_MUST(s, t->state == GD__TASK_BEGUN || armed == (t->state == GD__TASK_DELAYED),
+                 "slot %u: state %u, timer %d", slot, t->state, armed);
         if (t->state == GD__TASK_DELAYED)
             see(s, slot, GD__TASK_DELAYED, -2, "the delayed");
         else if (t->state == GD__TASK_PARKED)
@@ -559,7 +584,7 @@ static bool held_back(const struct sim *s, const struct gd__sched_worker *worker
 {
     const struct gd__sched_config *c = &s->plan.config;
     const struct gd__sched *sched = &s->sched;
-    const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
+    const uint64_t batch = worker->concurrency > 1 ? 1 : gd__min64(c->batch_size, worker->batch_limit);
     if (q->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
         return false;
     const uint64_t until = oldest(sched, q) + c->batch_wait_ns;
@@ -577,7 +602,7 @@ static void check_idle(struct sim *s, unsigned w)
     if (waits_for_gap(s))
         return;
     const struct gd__sched_worker *worker = &sched->workers[w];
-    SIM_MUST(s, sched->solo.count == 0, "worker %u is idle while a suspect waits", w);
+    SIM_MUST(s, sched->solo.count + worker->suspects.count == 0, "worker %u is idle while a suspect waits", w);
     SIM_MUST(s, sched->by_size_count == 0, "worker %u is idle while tasks wait to be dealt", w);
     SIM_MUST(s, sched->backlog.count == 0 || held_back(s, worker, &sched->backlog),
              "worker %u is idle while the backlog has %llu tasks", w, LLU(sched->backlog.count));
@@ -585,18 +610,18 @@ static void check_idle(struct sim *s, unsigned w)
              "worker %u is idle while tasks placed on it wait", w);
 }
 
-/* The number of tasks that a worker has but has not claimed, beyond its first batch. */
-static uint64_t spare(const struct sim *s, unsigned w)
+/* The number of tasks from position `from` on that a worker has but has not claimed. */
+static uint64_t unclaimed(const struct sim *s, unsigned w, uint64_t from)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const bool ready = worker->state == GD_WORKER_IDLE || worker->state == GD_WORKER_CANCELLING;
-    if (!ready || worker->tail - worker->head < 2)
+    if (!ready || worker->tail <= from)
         return 0;
     /* Judging by earlier tasks, this is so little work that it is not moved, unless the first task takes long. */
     const uint64_t length = worker->tail - worker->head;
     if (worker->mean_ns > 0 && worker->mean_ns * length < GD__SHARE_NS && worker->head_since + GD__SHARE_NS > s->now)
         return 0;
-    const uint64_t kept = gd__max64(worker->head + gd__sched_head(&s->sched, w)->batch, s->procs[w].claimed);
+    const uint64_t kept = gd__max64(from, s->procs[w].claimed);
     return kept < worker->tail ? worker->tail - kept : 0;
 }
 
@@ -607,7 +632,8 @@ static void check_priorities(struct sim *s)
     const int highest = sched->tasks[gd__waiting_first(sched, &sched->backlog)].priority;
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
         const struct gd__sched_worker *worker = &sched->workers[w];
-        for (uint64_t p = worker->tail - spare(s, w); p < worker->tail; p++)
+        const uint64_t n = unclaimed(s, w, gd__first_spare(sched, worker));
+        for (uint64_t p = worker->tail - n; p < worker->tail; p++)
             SIM_MUST(s, gd__sched_at(sched, w, p)->priority >= highest || worker->no_steal,
                      "worker %u holds a task of a lower priority than one that waits", w);
     }
@@ -624,10 +650,10 @@ static void check_workers(struct sim *s)
                  worker->state == GD__WORKER_SHORT;
         out += worker->state == GD_WORKER_FINISHED || worker->state == GD_WORKER_FAILED ||
                worker->state == GD_WORKER_LOST || worker->state == GD__WORKER_SPARE;
-        if (spare(s, w) > 0)
+        if (unclaimed(s, w, gd__first_to_share(sched, worker)) > 0)
             rich = w;
-        if (worker->state != GD_WORKER_IDLE || worker->tail > worker->head || sched->stopping || s->paused ||
-            s->removed[w])
+        check_flight(s, w);
+        if (worker->state != GD_WORKER_IDLE || gd__load(worker) > 0 || sched->stopping || s->paused || s->removed[w])
             continue;
         idle = w;
         check_idle(s, w);

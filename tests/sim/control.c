@@ -100,6 +100,8 @@ static const struct gd__task *find(const struct sim *s, uint64_t id)
 static bool has_begun(const struct sim *s, uint64_t id)
 {
     const struct gd__task *t = find(s, id);
+    if (t && t->state == GD__TASK_BEGUN)
+        return true;
     if (!t || t->state != GD__TASK_HANDED)
         return false;
     const unsigned w = (unsigned)t->worker;
@@ -260,9 +262,9 @@ void check_control(struct sim *s)
         const struct gd__task *first = gd__sched_head(&s->sched, w);
         SIM_MUST(s, (!s->paused && !s->removed[w]) || not_begun(s, w) == 0,
                  "worker %u holds %llu tasks that it has not begun", w, LLU(not_begun(s, w)));
-        SIM_MUST(s, !s->removed[w] || !gd__takes_tasks(worker->state) || first, "worker %u was removed, and goes on",
-                 w);
-        SIM_MUST(s, !ready || !first || !s->tasks[first->id].cancel_asked,
+        SIM_MUST(s, !s->removed[w] || !gd__takes_tasks(worker->state) || first || worker->n_flight > 0,
+                 "worker %u was removed, and goes on", w);
+        SIM_MUST(s, !ready || !first || worker->n_flight > 0 || !s->tasks[first->id].cancel_asked,
                  "task %llu was cancelled, and is not asked to stop", LLU(first->id));
         SIM_MUST(s,
                  !s->removed[w] || worker->state == GD__WORKER_SPARE || worker->leaving || worker->given_up ||

@@ -218,6 +218,7 @@ void sim_plan_draw(struct sim_plan *p, uint64_t seed)
     p->priorities = one_in(&r, 6);
     p->own_limits = one_in(&r, 6);
     sim_control_draw(p, &r);
+    p->config.concurrency = one_in(&r, 3) ? (unsigned)skewed(&r, 2, one_in(&r, 8) ? 300 : 16) : 1;
     p->config.place_user = (void *)(uintptr_t)(seed & 0xffff);
 }
 

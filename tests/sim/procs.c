@@ -11,7 +11,7 @@
 
 #include "sim.h"
 
-static uint64_t soon(struct sim *s, uint64_t mean_ns)
+uint64_t proc_soon(struct sim *s, uint64_t mean_ns)
 {
     return s->now + sim_spread(&s->chance, mean_ns);
 }
@@ -31,14 +31,14 @@ enum sim_task_kind sim_task_kind(const struct sim *s, uint64_t id)
     return TASK_FINE;
 }
 
-static struct ring_slot *slot_at(struct sim *s, struct proc *p, uint64_t position)
+struct ring_slot *proc_slot(struct sim *s, struct proc *p, uint64_t position)
 {
     return &p->ring[position & (s->plan.config.window_max - 1)];
 }
 
 /* --- messages --- */
 
-static void say(struct sim *s, unsigned w, const struct message *m)
+void proc_say(struct sim *s, unsigned w, const struct message *m)
 {
     struct proc *p = &s->procs[w];
     if (p->out_head + p->out_count == p->out_room) {
@@ -53,7 +53,7 @@ static void say(struct sim *s, unsigned w, const struct message *m)
         }
     }
     p->outbox[p->out_head + p->out_count++] = *m;
-    const uint64_t at = soon(s, s->plan.message_ns);
+    const uint64_t at = proc_soon(s, s->plan.message_ns);
     p->last_arrival = gd__max64(p->last_arrival, at);
     sim_at(s, p->last_arrival, EVENT_MESSAGE, w);
 }
@@ -85,7 +85,7 @@ static void say_nonsense(struct sim *s, unsigned w)
         m.position = p->done;
         m.attempt = 1000;
     }
-    say(s, w, &m);
+    proc_say(s, w, &m);
 }
 
 /* --- what a process does --- */
@@ -95,19 +95,20 @@ static bool may_load(const struct sim *s, const struct proc *p)
     return p->claimed < p->limit && p->claimed - p->done < s->plan.load_ahead + s->plan.config.batch_size;
 }
 
-static void wake(struct sim *s, unsigned w)
+void proc_wake(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
     if (p->state != PROC_LIVE || p->frozen)
         return;
-    if (s->plan.load_ahead > 0 && !p->load_due && may_load(s, p)) {
+    const bool loads = s->plan.load_ahead > 0 && p->concurrency == 1;
+    if (loads && !p->load_due && may_load(s, p)) {
         p->load_due = true;
-        sim_at(s, soon(s, s->plan.task_ns / 8), EVENT_LOAD, w);
+        sim_at(s, proc_soon(s, s->plan.task_ns / 8), EVENT_LOAD, w);
     }
-    const bool work = s->plan.load_ahead > 0 ? p->started < p->claimed : p->claimed < p->limit;
+    const bool work = loads ? p->started < p->claimed : p->claimed < p->limit && flight_has_room(p);
     if (p->phase == PHASE_IDLE && !p->step_due && (work || (p->stop && p->claimed >= p->limit))) {
         p->step_due = true;
-        sim_at(s, s->plan.claim_races ? soon(s, s->plan.message_ns) : s->now, EVENT_STEP, w);
+        sim_at(s, s->plan.claim_races ? proc_soon(s, s->plan.message_ns) : s->now, EVENT_STEP, w);
     }
 }
 
@@ -118,7 +119,7 @@ static void step_at(struct sim *s, unsigned w, uint64_t at)
 }
 
 /* True if this is the point at which the process dies by itself. */
-static bool meets_fate(struct sim *s, unsigned w, enum proc_fate here)
+bool proc_meets_fate(struct sim *s, unsigned w, enum proc_fate here)
 {
     struct proc *p = &s->procs[w];
     if (p->fate != here || p->fate_after-- > 0)
@@ -147,7 +148,7 @@ void proc_die(struct sim *s, unsigned w, int signal, int exit_code)
     sim_trace(s, "process %u dies (signal %d, code %d): claimed %llu started %llu loading %llu done %llu", w, signal,
               exit_code, (unsigned long long)p->claimed, (unsigned long long)p->started, (unsigned long long)p->loading,
               (unsigned long long)p->done);
-    sim_at(s, gd__max64(p->last_arrival, soon(s, s->plan.exit_ns)), EVENT_EXIT, w);
+    sim_at(s, gd__max64(p->last_arrival, proc_soon(s, s->plan.exit_ns)), EVENT_EXIT, w);
 }
 
 void proc_setup_done(struct sim *s, unsigned w)
@@ -163,15 +164,16 @@ void proc_setup_done(struct sim *s, unsigned w)
     } else if (happens(s, plan->setup_dies)) {
         proc_die(s, w, happens(s, plan->by_stop_signal) ? SIGTERM : SIGABRT, 0);
     } else if (happens(s, plan->setup_fails)) {
-        say(s, w, &(struct message){ .kind = MESSAGE_SETUP_FAILED });
+        proc_say(s, w, &(struct message){ .kind = MESSAGE_SETUP_FAILED });
         if (!happens(s, plan->lingers))
             proc_die(s, w, 0, 1);
     } else {
         p->state = PROC_LIVE;
-        say(s, w, &(struct message){ .kind = MESSAGE_READY });
+        flight_open(s, p);
+        proc_say(s, w, &(struct message){ .kind = MESSAGE_READY, .concurrency = p->concurrency });
         p->ready_told = true;
-        if (!meets_fate(s, w, FATE_AFTER_READY))
-            wake(s, w);
+        if (!proc_meets_fate(s, w, FATE_AFTER_READY))
+            proc_wake(s, w);
     }
 }
 
@@ -180,12 +182,12 @@ static void leave(struct sim *s, unsigned w)
     struct proc *p = &s->procs[w];
     if (p->phase != PHASE_LEAVING) {
         p->phase = PHASE_LEAVING;
-        if (meets_fate(s, w, FATE_WHILE_LEAVING))
+        if (proc_meets_fate(s, w, FATE_WHILE_LEAVING))
             return;
         if (happens(s, s->plan.lingers))
             sim_trace(s, "process %u hangs in cleanup", w);
         else
-            step_at(s, w, soon(s, s->plan.cleanup_ns));
+            step_at(s, w, proc_soon(s, s->plan.cleanup_ns));
         return;
     }
     proc_die(s, w, 0, 0);
@@ -198,25 +200,25 @@ static void obey_cancel(struct sim *s, unsigned w)
     if (p->state != PROC_LIVE || p->frozen || p->phase != PHASE_HUNG || p->run_begin >= p->cancel || p->step_due)
         return;
     for (uint64_t i = p->run_begin; i < p->started; i++) {
-        const enum sim_task_kind kind = sim_task_kind(s, slot_at(s, p, i)->task_id);
+        const enum sim_task_kind kind = sim_task_kind(s, proc_slot(s, p, i)->task_id);
         if (kind == TASK_HANGS || kind == TASK_POISON)
             return;
     }
     p->cancelled = true;
-    step_at(s, w, soon(s, s->plan.config.cancel_grace_ns / 2));
+    step_at(s, w, proc_soon(s, s->plan.config.cancel_grace_ns / 2));
 }
 
 static void start(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
-    const uint64_t n = slot_at(s, p, p->started)->batch;
+    const uint64_t n = proc_slot(s, p, p->started)->batch;
     bool hangs = false, poison = false;
     p->run_begin = p->started;
     p->started = gd__min64(p->started + n, p->claimed);
     p->start_ns = s->now;
     p->cancelled = false;
     for (uint64_t i = p->run_begin; i < p->started; i++) {
-        const struct ring_slot *slot = slot_at(s, p, i);
+        const struct ring_slot *slot = proc_slot(s, p, i);
         const enum sim_task_kind kind = sim_task_kind(s, slot->task_id);
         struct sim_task *t = &s->tasks[slot->task_id];
         SIM_MUST(s, !slot->solo || p->started - p->run_begin == 1, "task %llu is a suspect, but does not run alone",
@@ -227,16 +229,16 @@ static void start(struct sim *s, unsigned w)
     }
     check_control_start(s, w);
     sim_trace(s, "process %u starts %llu..%llu (task %llu)%s%s", w, (unsigned long long)p->run_begin,
-              (unsigned long long)p->started, (unsigned long long)slot_at(s, p, p->run_begin)->task_id,
+              (unsigned long long)p->started, (unsigned long long)proc_slot(s, p, p->run_begin)->task_id,
               hangs ? ", hangs" : "", poison ? ", poison" : "");
-    if (meets_fate(s, w, FATE_AFTER_START))
+    if (proc_meets_fate(s, w, FATE_AFTER_START))
         return;
     p->poisoned = poison;
     if (poison)
-        sim_at(s, soon(s, s->plan.task_ns), EVENT_DIE, w);
+        sim_at(s, proc_soon(s, s->plan.task_ns), EVENT_DIE, w);
     p->phase = hangs || poison ? PHASE_HUNG : PHASE_RUNNING;
     if (p->phase == PHASE_RUNNING)
-        step_at(s, w, soon(s, s->plan.task_ns));
+        step_at(s, w, proc_soon(s, s->plan.task_ns));
     else
         obey_cancel(s, w);
 }
@@ -258,31 +260,37 @@ static enum gd_failure draw_outcome(struct sim *s, const struct proc *p, bool *f
                                              : GD_FAILURE_NONE;
 }
 
+void proc_draw_outcome(struct sim *s, unsigned w, struct message *m)
+{
+    const struct proc *p = &s->procs[w];
+    m->outcome = (struct gd__outcome){
+        .worker = (int)w, .start_ns = p->start_ns, .end_ns = s->now, .bytes = "x", .size = 1, .handle = ++s->handles
+    };
+    m->outcome.failure = draw_outcome(s, p, &m->outcome.final);
+    m->outcome.shortage = m->outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.shortage);
+    m->outcome.final &= !m->outcome.shortage;
+    m->outcome.by_stop_signal =
+        !m->outcome.shortage && m->outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.by_stop_signal);
+}
+
 static void finish(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
     const uint64_t n = p->started - p->run_begin;
     const unsigned safe = n > 1 && happens(s, s->plan.safe_batch) ? 1 + (unsigned)sim_below(&s->chance, n - 1) : 0;
     for (uint64_t i = p->run_begin; i < p->started; i++) {
-        const struct ring_slot *slot = slot_at(s, p, i);
+        const struct ring_slot *slot = proc_slot(s, p, i);
         struct message m = { .kind = MESSAGE_RESULT, .position = i, .attempt = slot->attempt, .safe_batch = safe };
-        m.outcome = (struct gd__outcome){
-            .worker = (int)w, .start_ns = p->start_ns, .end_ns = s->now, .bytes = "x", .size = 1, .handle = ++s->handles
-        };
-        m.outcome.failure = draw_outcome(s, p, &m.outcome.final);
-        m.outcome.shortage = m.outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.shortage);
-        m.outcome.final &= !m.outcome.shortage;
-        m.outcome.by_stop_signal =
-            !m.outcome.shortage && m.outcome.failure == GD_FAILURE_ERROR && happens(s, s->plan.by_stop_signal);
-        say(s, w, &m);
+        proc_draw_outcome(s, w, &m);
+        proc_say(s, w, &m);
         p->done = i + 1;
-        if (meets_fate(s, w, FATE_AFTER_RESULT))
+        if (proc_meets_fate(s, w, FATE_AFTER_RESULT))
             return;
     }
     if (p->bad && sim_below(&s->chance, 4) == 0)
         say_nonsense(s, w);
     p->phase = PHASE_IDLE;
-    wake(s, w);
+    proc_wake(s, w);
 }
 
 static void look(struct sim *s, unsigned w)
@@ -293,10 +301,12 @@ static void look(struct sim *s, unsigned w)
             leave(s, w);
         return;
     }
-    p->looked = gd__min64(slot_at(s, p, p->claimed)->batch, p->limit - p->claimed);
+    if (!flight_has_room(p))
+        return;
+    p->looked = gd__min64(proc_slot(s, p, p->claimed)->batch, p->limit - p->claimed);
     p->phase = PHASE_LOOKED;
-    if (!meets_fate(s, w, FATE_AFTER_LOOK))
-        step_at(s, w, s->plan.claim_races ? soon(s, s->plan.message_ns) : s->now);
+    if (p->concurrency > 1 || !proc_meets_fate(s, w, FATE_AFTER_LOOK))
+        step_at(s, w, s->plan.claim_races ? proc_soon(s, s->plan.message_ns) : s->now);
 }
 
 static void claim(struct sim *s, unsigned w)
@@ -304,7 +314,7 @@ static void claim(struct sim *s, unsigned w)
     struct proc *p = &s->procs[w];
     p->claimed += p->looked;
     p->phase = PHASE_CLAIMED;
-    step_at(s, w, s->plan.claim_races ? soon(s, s->plan.message_ns) : s->now);
+    step_at(s, w, s->plan.claim_races ? proc_soon(s, s->plan.message_ns) : s->now);
 }
 
 static void confirm(struct sim *s, unsigned w)
@@ -314,14 +324,14 @@ static void confirm(struct sim *s, unsigned w)
         sim_trace(s, "process %u loses its claim", w);
         p->claimed -= p->looked;
         p->phase = PHASE_IDLE;
-        wake(s, w);
+        proc_wake(s, w);
         return;
     }
     p->phase = PHASE_OWNED;
     for (uint64_t i = p->claimed - p->looked; i < p->claimed; i++)
-        check_begin(s, w, slot_at(s, p, i)->task_id);
-    if (!meets_fate(s, w, FATE_AFTER_CLAIM))
-        step_at(s, w, s->plan.claim_races ? soon(s, s->plan.task_ns / 8) : s->now);
+        check_begin(s, w, proc_slot(s, p, i)->task_id);
+    if (!proc_meets_fate(s, w, FATE_AFTER_CLAIM))
+        step_at(s, w, s->plan.claim_races ? proc_soon(s, s->plan.task_ns / 8) : s->now);
 }
 
 void proc_step(struct sim *s, unsigned w)
@@ -334,7 +344,8 @@ void proc_step(struct sim *s, unsigned w)
     case PHASE_IDLE:
         if (p->started < p->claimed)
             start(s, w);
-        else if (s->plan.load_ahead == 0 || p->claimed >= p->limit) /* otherwise the loader claims */
+        else if (s->plan.load_ahead == 0 || p->concurrency > 1 ||
+                 p->claimed >= p->limit) /* otherwise the loader claims */
             look(s, w);
         break;
     case PHASE_LOOKED:
@@ -344,6 +355,12 @@ void proc_step(struct sim *s, unsigned w)
         confirm(s, w);
         break;
     case PHASE_OWNED:
+        if (p->concurrency > 1) {
+            p->phase = PHASE_IDLE;
+            flight_begin(s, w);
+            proc_wake(s, w);
+            break;
+        }
         start(s, w);
         break;
     case PHASE_RUNNING:
@@ -361,9 +378,9 @@ void proc_load(struct sim *s, unsigned w)
     p->load_due = false;
     if (p->state != PROC_LIVE || p->frozen || !may_load(s, p))
         return;
-    p->claimed += gd__min64(slot_at(s, p, p->claimed)->batch, p->limit - p->claimed);
+    p->claimed += gd__min64(proc_slot(s, p, p->claimed)->batch, p->limit - p->claimed);
     p->loading = p->claimed;
-    wake(s, w);
+    proc_wake(s, w);
 }
 
 void proc_gone(struct sim *s, unsigned w)
@@ -388,8 +405,12 @@ static void fx_spawn(void *ctx, unsigned w)
     SIM_MUST(s, s->now >= s->held_until[w], "worker %u is started again, but a stop may be on its way", w);
     s->first_spawns += p->generation == 0;
     s->spawns++;
-    *p =
-        (struct proc){ .generation = p->generation + 1, .ring = p->ring, .outbox = p->outbox, .out_room = p->out_room };
+    *p = (struct proc){ .generation = p->generation + 1,
+                        .ring = p->ring,
+                        .outbox = p->outbox,
+                        .out_room = p->out_room,
+                        .flight = p->flight,
+                        .concurrency = 1 };
     p->immortal = happens(s, s->plan.immortal);
     p->bad = happens(s, s->plan.bad);
     p->lying = p->bad && sim_below(&s->chance, 2);
@@ -405,13 +426,13 @@ static void fx_spawn(void *ctx, unsigned w)
     p->state = PROC_SETUP;
     p->spawned_at = s->now;
     if (!happens(s, s->plan.spawn_fails)) {
-        sim_at(s, soon(s, s->plan.setup_ns), EVENT_SETUP, w);
+        sim_at(s, proc_soon(s, s->plan.setup_ns), EVENT_SETUP, w);
         return;
     }
     p->state = PROC_DEAD;
     p->death =
         (struct gd__death){ .not_spawned = true, .shortage = happens(s, s->plan.shortage), .message = "no process" };
-    sim_at(s, soon(s, s->plan.exit_ns), EVENT_EXIT, w);
+    sim_at(s, proc_soon(s, s->plan.exit_ns), EVENT_EXIT, w);
 }
 
 static void fx_assign(void *ctx, unsigned w, const struct gd__task *t, unsigned attempt)
@@ -419,7 +440,7 @@ static void fx_assign(void *ctx, unsigned w, const struct gd__task *t, unsigned 
     struct sim *s = ctx;
     struct proc *p = &s->procs[w];
     check_assign(s, w, t, attempt);
-    *slot_at(s, p, p->tail) =
+    *proc_slot(s, p, p->tail) =
         (struct ring_slot){ .task_id = t->id, .attempt = attempt, .batch = t->batch, .solo = t->solo };
     p->tail++;
 }
@@ -436,7 +457,7 @@ static void fx_publish(void *ctx, unsigned w)
     SIM_MUST(s, s->last_start == 0 || s->now >= s->last_start + s->plan.config.start_gap_ns,
              "worker %u gets a task too soon after another", w);
     s->last_start = s->now;
-    wake(s, w);
+    proc_wake(s, w);
 }
 
 static uint64_t fx_take_back(void *ctx, unsigned w, uint64_t keep)
@@ -484,9 +505,16 @@ static bool fx_end_tasks(void *ctx, unsigned w)
     const bool hangs = p->state == PROC_LIVE && !p->frozen && p->phase == PHASE_HUNG && p->run_begin < p->cancel;
     if (hangs && !p->step_due && sim_below(&s->chance, 4) > 0) {
         p->cancelled = true;
-        step_at(s, w, soon(s, s->plan.config.end_wait_ns / 2));
+        step_at(s, w, proc_soon(s, s->plan.config.end_wait_ns / 2));
     }
     return true;
+}
+
+static void fx_cancel_place(void *ctx, unsigned w, unsigned place, uint64_t position)
+{
+    sim_trace(ctx, "cancel place %u of %u (position %llu)", place, w, (unsigned long long)position);
+    check_cancel_place(ctx, w, place, position);
+    flight_cancel(ctx, w, place, position);
 }
 
 static void fx_kill(void *ctx, unsigned w)
@@ -502,7 +530,7 @@ static void fx_kill(void *ctx, unsigned w)
     if (p->immortal)
         p->frozen = true; /* stuck in the kernel for ever */
     else
-        sim_at(s, soon(s, s->plan.kill_ns), EVENT_DIE, w);
+        sim_at(s, proc_soon(s, s->plan.kill_ns), EVENT_DIE, w);
 }
 
 static void fx_stop(void *ctx, unsigned w)
@@ -513,7 +541,7 @@ static void fx_stop(void *ctx, unsigned w)
     SIM_MUST(s, p->state != PROC_NONE && !p->stop && !p->killed, "stop(%u) twice, after a kill or without a process",
              w);
     p->stop = true;
-    wake(s, w);
+    proc_wake(s, w);
 }
 
 static void fx_abandon(void *ctx, unsigned w)
@@ -604,6 +632,7 @@ const struct gd__sched_effects sim_effects = {
     .probe = fx_probe,
     .cancel = fx_cancel,
     .end_tasks = fx_end_tasks,
+    .cancel_place = fx_cancel_place,
     .kill = fx_kill,
     .stop = fx_stop,
     .abandon = fx_abandon,

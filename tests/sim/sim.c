@@ -47,9 +47,9 @@ static bool earlier(const struct event *a, const struct event *b)
     return a->at != b->at ? a->at < b->at : a->serial < b->serial;
 }
 
-void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w)
+static void put_in(struct sim *s, const struct event *new)
 {
-    const struct event e = { at, s->serial++, kind, w, kind < EVENT_SOURCE ? s->procs[w].generation : 0 };
+    const struct event e = *new;
     if (s->n_events + 2 > s->room) {
         s->room = s->room ? 2 * s->room : 64;
         s->events = realloc(s->events, s->room * sizeof *s->events);
@@ -60,6 +60,28 @@ void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w)
     for (; i > 1 && earlier(&e, &s->events[i / 2]); i /= 2)
         s->events[i] = s->events[i / 2];
     s->events[i] = e;
+}
+
+void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w)
+{
+    const struct event e = { .at = at,
+                             .serial = s->serial++,
+                             .kind = kind,
+                             .w = w,
+                             .generation = kind < EVENT_SOURCE ? s->procs[w].generation : 0 };
+    put_in(s, &e);
+}
+
+void sim_at_place(struct sim *s, uint64_t at, unsigned w, unsigned place, uint64_t position)
+{
+    const struct event e = { .at = at,
+                             .serial = s->serial++,
+                             .kind = EVENT_FINISH,
+                             .w = w,
+                             .generation = s->procs[w].generation,
+                             .place = place,
+                             .position = position };
+    put_in(s, &e);
 }
 
 static struct event next_event(struct sim *s)
@@ -120,12 +142,30 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
     switch (m->kind) {
     case MESSAGE_READY:
         gd__sched_loads(sched, w, s->plan.load_ahead > 0);
-        rc = gd__sched_ready(sched, s->now, w);
+        rc = gd__sched_ready(sched, s->now, w, m->concurrency);
         s->procs[w].ready_seen |= rc == 0;
         return rc;
     case MESSAGE_SETUP_FAILED:
         return gd__sched_setup_failed(sched, s->now, w, "no model");
+    case MESSAGE_BEGUN:
+        if (!t || m->position != sched->workers[w].head || m->attempt != t->attempt + 1)
+            return GD_E_PROTOCOL;
+        s->tasks[t->id].begin_seen = s->now;
+        return gd__sched_begun(
+            sched, s->now, w,
+            &(struct gd__begin){ .position = m->position, .start_ns = m->outcome.start_ns, .place = m->place });
     case MESSAGE_RESULT:
+        if (s->procs[w].concurrency > 1) {
+            t = gd__sched_in_flight(sched, w, m->place);
+            if (!t || t->position != m->position) /* the scheduler refuses it */
+                return gd__sched_finish(sched, s->now, w, m->place, m->position, &m->outcome);
+            if (m->attempt != t->attempt + 1)
+                return GD_E_PROTOCOL;
+            check_flight_result(s, w, t, m);
+            rc = gd__sched_finish(sched, s->now, w, m->place, m->position, &m->outcome);
+            SIM_MUST(s, rc == 0, "the result of a task in flight on worker %u was refused", w);
+            return 0;
+        }
         if (!t || m->position != sched->workers[w].head || m->attempt != t->attempt + 1)
             return GD_E_PROTOCOL;
         note_result(s, w, t, m);
@@ -328,6 +368,9 @@ static void handle(struct sim *s, const struct event *e)
     case EVENT_STEP:
         proc_step(s, e->w);
         break;
+    case EVENT_FINISH:
+        flight_finish(s, e->w, e->place, e->position);
+        break;
     case EVENT_LOAD:
         proc_load(s, e->w);
         break;
@@ -492,6 +535,7 @@ static void clear(struct sim *s)
     for (unsigned i = 0; s->procs && i < s->plan.config.n_workers; i++) {
         free(s->procs[i].ring);
         free(s->procs[i].outbox);
+        free(s->procs[i].flight);
     }
     free(s->procs);
     free(s->tasks);

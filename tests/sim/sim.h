@@ -74,7 +74,7 @@ enum proc_fate {
     FATE_WHILE_LEAVING,
     FATE_COUNT
 };
-enum message_kind { MESSAGE_READY, MESSAGE_SETUP_FAILED, MESSAGE_RESULT };
+enum message_kind { MESSAGE_READY, MESSAGE_SETUP_FAILED, MESSAGE_BEGUN, MESSAGE_RESULT };
 
 struct message {
     enum message_kind kind;
@@ -82,6 +82,8 @@ struct message {
     uint64_t position;
     uint32_t attempt;
     unsigned safe_batch;
+    unsigned place;       /* of a task in flight */
+    unsigned concurrency; /* READY */
     struct gd__outcome outcome;
 };
 
@@ -90,6 +92,13 @@ struct ring_slot {
     uint32_t attempt;
     uint16_t batch;
     bool solo;
+};
+
+/* A task in flight. */
+struct sim_flight {
+    bool used, cancelled, obeys;
+    uint64_t position, start_ns;
+    struct ring_slot slot;
 };
 
 struct proc {
@@ -104,7 +113,9 @@ struct proc {
     uint64_t tail, limit, claimed, started, loading, done, start_ns, cancel, looked;
     uint64_t run_begin; /* the running batch is run_begin .. started - 1 */
     struct ring_slot *ring;
-    struct message *outbox; /* a queue that grows */
+    unsigned concurrency, n_flight;
+    struct sim_flight *flight; /* by place; only with a concurrency of more than 1 */
+    struct message *outbox;    /* a queue that grows */
     unsigned out_head, out_count, out_room;
     uint64_t last_arrival;
     struct gd__death death;
@@ -119,8 +130,10 @@ struct proc {
 
 struct sim_task {
     uint32_t delivered, starts, charges, errors, timeouts, group_deaths, excused;
-    uint64_t handed_at;
-    uint32_t seen; /* the last round in which check.c found the task */
+    uint64_t handed_at, asked_at;
+    uint64_t begin_seen;    /* when the scheduler learned that it had begun */
+    uint32_t flight_deaths; /* deaths with other tasks in flight */
+    uint32_t seen;          /* the last round in which check.c found the task */
     uint64_t handle, deal;
     enum gd_failure last;
     bool has_result, held, suspect;
@@ -135,6 +148,7 @@ struct sim_task {
 enum event_kind {
     EVENT_SETUP,
     EVENT_STEP,
+    EVENT_FINISH, /* of one task in flight */
     EVENT_LOAD,
     EVENT_DIE,
     EVENT_MESSAGE,
@@ -156,6 +170,8 @@ struct event {
     enum event_kind kind;
     unsigned w;
     uint32_t generation;
+    unsigned place; /* FINISH */
+    uint64_t position;
 };
 
 struct sim {
@@ -202,6 +218,7 @@ int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progres
 void sim_fail(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 void sim_trace(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w);
+void sim_at_place(struct sim *s, uint64_t at, unsigned w, unsigned place, uint64_t position); /* EVENT_FINISH */
 #define SIM_MUST(s, cond, ...)          \
     do {                                \
         if (!(cond))                    \
@@ -213,6 +230,12 @@ extern const struct gd__sched_effects sim_effects;
 int sim_priority(const struct sim *s, uint64_t id);
 uint64_t sim_limit(const struct sim *s, uint64_t id); /* its own time limit; 0: that of the run */
 enum sim_task_kind sim_task_kind(const struct sim *s, uint64_t id);
+void proc_say(struct sim *s, unsigned w, const struct message *m);
+uint64_t proc_soon(struct sim *s, uint64_t mean_ns);
+struct ring_slot *proc_slot(struct sim *s, struct proc *p, uint64_t position);
+bool proc_meets_fate(struct sim *s, unsigned w, enum proc_fate here); /* true: the process has died here */
+void proc_draw_outcome(struct sim *s, unsigned w, struct message *m);
+void proc_wake(struct sim *s, unsigned w);
 void proc_setup_done(struct sim *s, unsigned w);
 void proc_step(struct sim *s, unsigned w);
 void proc_load(struct sim *s, unsigned w);
@@ -225,8 +248,23 @@ void sim_control(struct sim *s); /* one request from outside */
 void check_control(struct sim *s);
 void check_control_start(struct sim *s, unsigned w); /* the process of w has started a batch */
 void check_control_assign(struct sim *s, unsigned w, const struct gd__task *t);
+/* flight.c */
+void flight_open(struct sim *s, struct proc *p);
+bool flight_has_room(const struct proc *p);
+void flight_begin(struct sim *s, unsigned w);
+void flight_finish(struct sim *s, unsigned w, unsigned place, uint64_t position);
+void flight_cancel(struct sim *s, unsigned w, unsigned place, uint64_t position);
+
+/* check_flight.c */
+void check_flight_result(struct sim *s, unsigned w, const struct gd__task *t, const struct message *m);
+void check_cancel_place(struct sim *s, unsigned w, unsigned place, uint64_t position);
+void check_flight_kill(struct sim *s, unsigned w);
+void check_flight_exit(struct sim *s, unsigned w, const struct gd__death *d);
+void check_flight_assign(struct sim *s, unsigned w, const struct gd__task *t);
+void check_flight(struct sim *s, unsigned w);
 
 /* check.c */
+void check_charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d);
 void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
 void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash);
 bool sim_is_stop_signal(int signal);

@@ -1,0 +1,286 @@
+/* Tasks in flight: begun by a worker and not finished. A worker that announced a concurrency of more than 1 holds
+ * several of them and finishes them in any order. A worker without (concurrency 1) never gets here: attempt.c has its
+ * rules.
+ *
+ * Such a worker has places, numbered from 0, and a task occupies one from its begin to its finish. The worker chooses
+ * the place. Tasks begin in the order of positions, so a begun task leaves the window, whose head is then the first
+ * task that is not known to have begun.
+ *
+ * Each task in flight has its own deadline, for which its own timer is used. It is asked to stop alone. If the worker
+ * does not let go of it within the grace period, the process is killed. Then that task has timed out, and the others in
+ * flight run again uncharged.
+ *
+ * If the process dies with several tasks in flight, none is charged, and each is a suspect. After its first such death
+ * a task runs again like any other. After its second it runs alone, on the same worker, while the other workers go on.
+ */
+#include "core/internal.h"
+
+/* --- the set of tasks in flight --- */
+
+static void enter(struct gd__sched *s, unsigned i, uint32_t slot, unsigned place, uint64_t position, uint64_t start_ns)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    struct gd__task *t = &s->tasks[slot];
+    t->state = GD__TASK_BEGUN;
+    t->position = position;
+    t->begin_ns = start_ns;
+    t->asked_to_stop = false;
+    w->flight[place] = slot;
+    if (w->n_flight++ == 0)
+        w->busy_since = start_ns;
+}
+
+/* The task is no longer in flight. It is in no list and has no state yet: the caller decides. */
+static void leave(struct gd__sched *s, uint64_t now, unsigned i, unsigned place)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    gd__heap_disarm(&s->heap, &s->tasks[w->flight[place]].timer);
+    w->flight[place] = GD__NO_TASK;
+    if (--w->n_flight == 0 && now > w->busy_since)
+        w->busy_ns += now - w->busy_since;
+}
+
+int gd__flight_open(struct gd__sched *s, unsigned i, unsigned concurrency)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (concurrency == 0 || concurrency > s->config.concurrency)
+        return GD_E_PROTOCOL;
+    for (unsigned place = 0; concurrency > 1 && place < concurrency; place++)
+        w->flight[place] = GD__NO_TASK;
+    w->concurrency = concurrency;
+    w->places = gd__min64(concurrency, w->places_limit);
+    gd__update_target(s, i);
+    return 0;
+}
+
+const struct gd__task *gd__sched_in_flight(const struct gd__sched *s, unsigned i, unsigned place)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const bool there = w->concurrency > 1 && place < w->concurrency && w->flight[place] != GD__NO_TASK;
+    return there ? &s->tasks[w->flight[place]] : NULL;
+}
+
+/* --- begin --- */
+
+int gd__flight_begun(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__begin *b)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (w->concurrency < 2 || b->position != w->head || gd__window_length(w) == 0 || b->place >= w->concurrency ||
+        w->flight[b->place] != GD__NO_TASK)
+        return GD_E_PROTOCOL;
+    const uint32_t slot = gd__window_at(s, w, w->head);
+    /* A worker cannot put off a deadline, and a task can't have begun before it was the first. */
+    const uint64_t first_since = w->head_since + w->frozen_ns;
+    const uint64_t start_ns = gd__max64(gd__min64(b->start_ns, now), gd__min64(first_since, now));
+    w->head++;
+    gd__head_changed(w, now);
+    enter(s, i, slot, b->place, b->position, start_ns);
+    const uint64_t limit = gd__limit_of(s, &s->tasks[slot]);
+    if (limit != GD__NEVER)
+        gd__task_arm(s, slot, gd__after(start_ns, limit));
+    if (s->tasks[slot].cancel_asked)
+        gd__flight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
+    if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) { /* it was only slow to begin */
+        gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
+        gd__heap_disarm(&s->heap, &w->timer);
+    }
+    w->stuck = w->no_steal = false;
+    gd__window_changed(s, i);
+    return 0;
+}
+
+/* --- deadlines --- */
+
+void gd__flight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at)
+{
+    struct gd__task *t = &s->tasks[slot];
+    const struct gd__sched_worker *w = &s->workers[t->worker];
+    (void)now;
+    unsigned place = 0;
+    if (t->asked_to_stop || w->state == GD_WORKER_KILLING)
+        return;
+    while (w->flight[place] != slot)
+        place++;
+    t->asked_to_stop = true;
+    gd__task_arm(s, slot, kill_at);
+    s->fx->cancel_place(s->ctx, (unsigned)t->worker, place, t->position);
+}
+
+void gd__flight_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
+{
+    struct gd__task *t = &s->tasks[slot];
+    const unsigned i = (unsigned)t->worker;
+    struct gd__sched_worker *w = &s->workers[i];
+    if (w->state == GD_WORKER_KILLING)
+        return;
+    if (t->asked_to_stop) {
+        w->guilty = slot;
+        gd__worker_kill(s, now, i, t->cancel_asked ? GD__KILL_CANCELLED : GD__KILL_TIMEOUT);
+        return;
+    }
+    /* A limit that was lowered takes no time off the grace period. */
+    const uint64_t deadline = gd__max64(gd__after(t->begin_ns, gd__limit_of(s, t)), s->limit_since);
+    gd__flight_ask_to_stop(s, now, slot, gd__max64(gd__after(deadline, s->config.cancel_grace_ns), now));
+}
+
+void gd__flight_limit_changed(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    for (unsigned place = 0, left = w->n_flight; left > 0; place++) {
+        const uint32_t slot = w->flight[place];
+        if (slot == GD__NO_TASK)
+            continue;
+        left--;
+        const uint64_t limit = gd__limit_of(s, &s->tasks[slot]);
+        if (s->tasks[slot].asked_to_stop)
+            continue;
+        if (limit == GD__NEVER)
+            gd__heap_disarm(&s->heap, &s->tasks[slot].timer);
+        else
+            gd__task_arm(s, slot, gd__max64(gd__after(s->tasks[slot].begin_ns, limit), now));
+    }
+}
+
+void gd__flight_frozen(struct gd__sched *s, unsigned i, uint64_t lost_ns)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    for (unsigned place = 0, left = w->n_flight; left > 0; place++)
+        if (w->flight[place] != GD__NO_TASK) {
+            s->tasks[w->flight[place]].begin_ns += lost_ns;
+            left--;
+        }
+}
+
+/* --- finish --- */
+
+static void note_duration(struct gd__sched *s, unsigned i, const struct gd__outcome *o)
+{
+    s->workers[i].last_ns = o->end_ns > o->start_ns ? o->end_ns - o->start_ns : 0;
+    gd__note_mean(s, i, s->workers[i].last_ns + 1);
+}
+
+/* The task did not fit beside the others. It is run again uncharged, and the worker gets fewer at once. */
+static void end_beside_others(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t half = gd__max64((w->n_flight + 1u) / 2, 1);
+    w->places_limit = (uint32_t)gd__min64(w->places_limit, half);
+    w->places = (uint32_t)gd__min64(w->places, half);
+    gd__update_target(s, i);
+    gd__update_hunger(s, i);
+    s->counts.retried++;
+    gd__task_began(&s->tasks[slot], o);
+    gd__place_again(s, now, slot);
+}
+
+int gd__flight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigned place, uint64_t position,
+                        const struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const struct gd__task *there = gd__sched_in_flight(s, i, place);
+    if (!there || there->position != position)
+        return GD_E_PROTOCOL;
+    const uint32_t slot = w->flight[place];
+    struct gd__task *t = &s->tasks[slot];
+    const bool asked = t->asked_to_stop && !t->cancel_asked;
+    leave(s, now, i, place);
+    if (w->n_flight == 0) { /* from now on the first task of the window has no reason to wait */
+        gd__head_changed(w, now);
+        if (w->state == GD_WORKER_IDLE)
+            gd__arm_head_limit(s, now, i);
+    }
+    note_duration(s, i, o);
+    t->attempt++;
+    gd__attempt_settled(s, i, o);
+    gd__window_changed(s, i);
+    if (o->failure == GD_FAILURE_OUT_OF_MEMORY && w->n_flight > 0 && !t->asked_to_stop && !s->stopping)
+        end_beside_others(s, now, i, slot, o);
+    else
+        gd__attempt_judge(s, now, i, slot, o, asked);
+    return 0;
+}
+
+/* --- the end of the process --- */
+
+static void run_again(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
+{
+    s->counts.retried++;
+    gd__task_began(&s->tasks[slot], o);
+    gd__place_again(s, now, slot);
+}
+
+static void suspect(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
+{
+    struct gd__task *t = &s->tasks[slot];
+    if (t->group_deaths < UINT8_MAX)
+        t->group_deaths++;
+    if (t->group_deaths >= 2) {
+        t->solo = true;
+        t->solo_on = (int32_t)i;
+    }
+    run_again(s, now, slot, o);
+}
+
+/* What the death means for one task that was in flight. n: how many there were. */
+static void end_by_death(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, unsigned n,
+                         const struct gd__outcome *o)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const bool innocent = gd__is_innocent_kill(w->kill_reason);
+    struct gd__outcome own = *o;
+    s->tasks[slot].attempt++;
+    own.start_ns = s->tasks[slot].begin_ns;
+    if (s->tasks[slot].cancel_asked)
+        gd__task_cancel(s, slot);
+    else if (w->kill_reason == GD__KILL_TIMEOUT && slot == w->guilty)
+        gd__task_timed_out(s, now, slot, &own);
+    else if (s->stopping)
+        gd__task_cancel(s, slot);
+    else if (innocent || w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED)
+        run_again(s, now, slot, &own);
+    else if (n == 1)
+        gd__task_crashed(s, now, slot, &own);
+    else
+        suspect(s, now, i, slot, &own);
+}
+
+void gd__flight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t started, const struct gd__outcome *o)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    const uint64_t begun_below = gd__min64(gd__max64(started, w->head), w->tail);
+    const unsigned n = w->n_flight + (unsigned)(begun_below - w->head);
+    const uint64_t head = w->head, tail = w->tail;
+    w->head = w->tail;
+    w->solo = false;
+    for (unsigned place = 0; w->n_flight > 0; place++) {
+        const uint32_t slot = w->flight[place];
+        if (slot == GD__NO_TASK)
+            continue;
+        leave(s, now, i, place);
+        end_by_death(s, now, i, slot, n, o);
+    }
+    for (uint64_t p = head; p < tail; p++) {
+        const uint32_t slot = gd__window_at(s, w, p);
+        if (p < begun_below) {
+            s->tasks[slot].begin_ns = o->start_ns;
+            end_by_death(s, now, i, slot, n, o);
+        } else {
+            gd__place_again(s, now, slot);
+        }
+    }
+    w->guilty = GD__NO_TASK;
+    gd__window_changed(s, i);
+}
+
+void gd__flight_cancel_all(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    for (unsigned place = 0; w->n_flight > 0; place++) {
+        const uint32_t slot = w->flight[place];
+        if (slot == GD__NO_TASK)
+            continue;
+        leave(s, now, i, place);
+        gd__task_cancel(s, slot);
+    }
+    gd__window_changed(s, i);
+}
