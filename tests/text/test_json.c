@@ -350,6 +350,22 @@ TEST(values_other_than_objects_have_no_members)
 
 /* --- values -------------------------------------------------------------------- */
 
+TEST(members_are_counted)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+    } cases[] = { { "{}", 0 },
+                  { "{ }", 0 },
+                  { "{\"a\":1}", 1 },
+                  { " { \"a\" : {\"b\":1,\"c\":2} , \"d\" : [1,2,{}] , \"a\" : \",\" } ", 3 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gd__json top;
+        CHECK_EQ(gd__json_scan(cases[i].text, strlen(cases[i].text), &top), 0);
+        CHECK_EQ(gd__json_count(&top), cases[i].n);
+    }
+}
+
 TEST(unsigned_integers)
 {
     static const struct {

@@ -358,6 +358,21 @@ bool gd__json_uint(const struct gd__json *number, uint64_t *out)
 
 /* ---- for buffers ---- */
 
+size_t gd__json_count(const struct gd__json *object)
+{
+    struct scan s = { .text = (const unsigned char *)object->at, .size = object->size, .at = 1, .depth = 1 };
+    size_t n = 0;
+    skip_space(&s);
+    if (peek(&s) == '}')
+        return 0;
+    do {
+        skip_space(&s);
+        n += scan_member(&s, NULL);
+        skip_space(&s);
+    } while (skip(&s, ','));
+    return n;
+}
+
 bool gd__json_valid(const char *text, size_t size)
 {
     struct gd__json top;

@@ -48,6 +48,9 @@ size_t gd__json_decode(const struct gd__json *string, char *to);
 /* Reads a scanned number. Returns true if it is written as an integer from 0 to UINT64_MAX. */
 bool gd__json_uint(const struct gd__json *number, uint64_t *out);
 
+/* The number of members of a scanned object. */
+size_t gd__json_count(const struct gd__json *object);
+
 /* Whether the text is one JSON value in UTF-8. There may be space around it. */
 bool gd__json_valid(const char *text, size_t size);
 
