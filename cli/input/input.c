@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -26,6 +27,7 @@
 #include "cli/input/column.h"
 #include "cli/input/directory_walk.h"
 #include "cli/input/lines.h"
+#include "cli/input/task_settings.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/say.h"
 
@@ -125,6 +127,17 @@ static int unwrap(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
+/* Reads what a line of JSON says about its own task. */
+static int read_settings(const struct cli_input *in, const char *data, size_t size, struct cli_task_settings *out)
+{
+    *out = (struct cli_task_settings){ 0 };
+    if (in->format != CLI_FORMAT_JSONL || cli_task_settings_read(out, data, size) == 0)
+        return 0;
+    char why[512];
+    snprintf(why, sizeof why, "%s", gd__fail_text());
+    return gd__fail("line %llu of %s: %s", (unsigned long long)in->line, in->name, why);
+}
+
 /* The next record that is not skipped. Returns 1, 0 or -1. */
 static int next_record(struct cli_input *in, struct cli_lines *lines, const char **data, size_t *size)
 {
@@ -153,11 +166,15 @@ static int hold_words(struct cli_input *in, struct cli_column *c, const struct c
 
 static int hold_lines(struct cli_input *in, struct cli_column *c, struct cli_lines *lines)
 {
+    struct cli_task_settings unused; /* they are checked now, while the number of the line is known */
     const char *data;
     size_t size;
     int some;
-    while ((some = next_record(in, lines, &data, &size)) > 0 && !cli_column_failed(c))
+    while ((some = next_record(in, lines, &data, &size)) > 0 && !cli_column_failed(c)) {
+        if (read_settings(in, data, size, &unused) < 0)
+            return -1;
         cli_column_add(c, data, size);
+    }
     if (cli_column_failed(c))
         return gd__fail("the input does not fit into memory");
     return some;
@@ -507,13 +524,16 @@ int cli_input_next(struct cli_input *in, struct gd_item *item)
     const void *data;
     size_t size;
     uint64_t weight;
+    struct cli_task_settings settings;
     int some = cli_input_read(in, &data, &size, &weight);
-    if (some < 0)
+    if (some < 0 || (some > 0 && read_settings(in, data, size, &settings) < 0))
         return gd_item_error(item, "%s", gd__fail_text());
     if (some > 0) {
         item->data = data;
         item->size = size;
         item->weight = weight;
+        item->priority = settings.priority;
+        item->timeout_ms = settings.timeout_ms;
     }
     return some;
 }

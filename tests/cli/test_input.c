@@ -73,6 +73,53 @@ TEST(json_lines)
     check_lines("{\"a\": 1}\n\n  \r\n5\n", 16, "[{\"a\": 1}]\n[5]\n", CLI_FORMAT_JSONL, false);
 }
 
+/* What the next task of the input says about itself. */
+static void check_settings(struct cli_input *in, int priority, unsigned timeout_ms)
+{
+    struct gd_item item = { .priority = -100 };
+    CHECK_EQ(cli_input_next(in, &item), 1);
+    CHECK_EQ(item.priority, priority);
+    CHECK_EQ(item.timeout_ms, timeout_ms);
+}
+
+TEST(json_lines_with_settings_of_their_tasks)
+{
+    static const char lines[] = "{\"gpu_dispatch\":{\"priority\":-4}}\n"
+                                "{\"x\":[1],\"gpu_dispatch\" : { \"timeout\" : 2.5 , \"priority\" : 3 } }\n"
+                                "{\"gpu_dispatch\":{\"timeout\":\"1m30s\"}}\n"
+                                "{\"gpu_dispatch\":{ }}\n"
+                                "{\"priority\":2,\"timeout\":2,\"x\":{\"gpu_dispatch\":{\"priority\":2}}}\n"
+                                "[{\"gpu_dispatch\":{\"priority\":2}}]\n"
+                                "{\"gpu_dispatch\":not JSON\n"
+                                "{\"input\":{\"gpu_dispatch\":{\"priority\":1}},\"json\":true,\"failure\":\"error\","
+                                "\"error\":\"exit code 1\",\"attempts\":1}\n";
+    enter_directory();
+    make_file("f", lines, sizeof lines - 1);
+    const struct cli_source s[] = { FROM("f") };
+    for (int held = 0; held < 2; held++) {
+        struct cli_input *in = open_input(OPTIONS(s, .format = CLI_FORMAT_JSONL, .need_total = held));
+        check_settings(in, -4, 0);
+        check_settings(in, 3, 2500);
+        check_settings(in, 0, 90000);
+        for (int i = 0; i < 4; i++) /* these members are the user's own */
+            check_settings(in, 0, 0);
+        check_settings(in, 1, 0); /* the input in a failure record */
+        CHECK_EQ(cli_input_next(in, &(struct gd_item){ 0 }), 0);
+        cli_input_close(&in);
+    }
+}
+
+TEST(plain_lines_have_no_settings)
+{
+    static const char line[] = "{\"gpu_dispatch\":{\"priority\":9}}\n";
+    enter_directory();
+    make_file("f", line, sizeof line - 1);
+    const struct cli_source s[] = { FROM("f") };
+    struct cli_input *in = open_input(OPTIONS(s));
+    check_settings(in, 0, 0);
+    cli_input_close(&in);
+}
+
 TEST(lines_of_any_length)
 {
     static char text[600000];

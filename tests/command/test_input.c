@@ -54,6 +54,60 @@ TEST(json_lines_are_kept_as_they_are)
     CHECK_PRINTS(sh("printf '{\"a\": 1}\\n\\n[2]\\n' | " RUNK "--jsonl echo"), "{\"a\": 1}\n[2]\n");
 }
 
+/* The first task waits until the input was read to its end. Blank lines are skipped, but they do not fit into the pipe
+ * and the buffers, so the lines before them have been read when they are written. */
+TEST(json_lines_with_priorities)
+{
+    CHECK_PRINTS(
+        sh("mkfifo gate; { printf '%%s\\n' '{\"first\":1,\"gpu_dispatch\":{\"priority\":3}}' '\"normal\"' "
+           "'{\"gpu_dispatch\":{\"priority\":-1}}' '{\"gpu_dispatch\":{\"priority\":2}}'; "
+           "head -c 1000000 /dev/zero | tr '\\0' '\\n'; echo > gate; } | gpu-dispatch run --gpus sim:1 --quiet "
+           "--jsonl 'case {} in *first*) read x < gate;; *) echo {};; esac'"),
+        "{\"gpu_dispatch\":{\"priority\":2}}\n\"normal\"\n{\"gpu_dispatch\":{\"priority\":-1}}\n");
+}
+
+TEST(json_lines_with_time_limits)
+{
+    struct ran r = sh("printf '%%s\\n' '{\"gpu_dispatch\":{\"timeout\":0.2}}' '\"other\"' | " RUNK
+                      "--jsonl 'case {} in *timeout*) exec sleep 1000;; esac; echo {}'");
+    CHECK_EQ(r.status, 1);
+    CHECK_STR(r.out, "\"other\"\n");
+    CHECK_CONTAINS(r.err, "timed out after 0.2s");
+}
+
+/* The lines before a bad one are processed, and the error message has its number. */
+TEST(json_lines_with_bad_settings)
+{
+    static const struct {
+        const char *settings, *why;
+    } bad[] = {
+        { "{\"priority\":9}", "priority is 9, but must be a whole number from -4 to 3" },
+        { "{\"priority\":-5}", "priority is -5, but must be a whole number" },
+        { "{\"priority\":1.5}", "priority is 1.5, but must be a whole number" },
+        { "{\"priority\":\"high\"}", "priority is \"high\", but must be a whole number" },
+        { "{\"priority\":99999999999999999999}", "priority is 99999999999999999999, but must be a whole number" },
+        { "{\"timeout\":0}", "timeout is 0, but must be a number of seconds above 0" },
+        { "{\"timeout\":-1}", "timeout is -1, but must be a number of seconds above 0" },
+        { "{\"timeout\":\"soon\"}", "timeout is \"soon\", but must be a number of seconds above 0" },
+        { "{\"timeout\":[1]}", "timeout is [1], but must be a number of seconds above 0" },
+        { "{\"timeout\":\"1\\u0000\"}", "timeout is \"1\\u0000\", but must be" },
+        { "{\"prority\":1}",
+          "\"gpu_dispatch\" is {\"prority\":1}, but may only have the members priority and timeout" },
+        { "{\"priority\":1,\"priority\":2}", "\"gpu_dispatch\" has a member twice" },
+        { "2", "\"gpu_dispatch\" is 2, but must be an object" },
+        { "{},\"gpu_dispatch\":{}", "the member \"gpu_dispatch\" occurs twice" },
+    };
+    for (size_t i = 0; i < 2 * sizeof bad / sizeof *bad; i++) {
+        const bool shuffled = i % 2; /* then the whole input is read first, and nothing is run */
+        struct ran r = sh("printf '%%s\\n' '1' '' '{\"gpu_dispatch\":%s}' '4' | " RUNK "--jsonl %s echo",
+                          bad[i / 2].settings, shuffled ? "--shuf" : "");
+        CHECK_EQ(r.status, 255);
+        CHECK_CONTAINS(r.err, "line 3 of standard input: ");
+        CHECK_CONTAINS(r.err, bad[i / 2].why);
+        CHECK_STR(r.out, shuffled ? "" : "1\n");
+    }
+}
+
 #define FILES                                                                                                       \
     "mkdir -p d/sub; printf 1 > d/small.wav; printf 12345 > d/large.wav; printf 123 > d/mid.txt; printf 1234567 > " \
     "d/sub/deep.wav; "
