@@ -97,7 +97,7 @@ static inline void gd__bit_clear(uint64_t *set, unsigned i)
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
 void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* records the start of the first attempt */
 void gd__task_cancel(struct gd__sched *s, uint32_t slot);             /* ends it as cancelled, or as NO_WORKER */
-/* An attempt ended without success, and the task's cancel was asked for. */
+/* An attempt of a task that gd__sched_cancel_task() has cancelled ended without success. */
 void gd__task_cancelled(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
 void gd__task_retry(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
 void gd__task_timed_out(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o);
@@ -110,9 +110,9 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 /* pool.c */
 void gd__pool_start(struct gd__sched *s, uint64_t now);
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
-void gd__window_changed(struct gd__sched *s, unsigned w); /* or its tasks in flight */
-/* Call this after tasks were taken back. A worker may have begun only the first tasks of the batch that is last now,
- * because it had looked at a smaller one that was taken back from the same position before. */
+void gd__window_changed(struct gd__sched *s, unsigned w); /* called also when the tasks in flight have changed */
+/* Call this after tasks were taken back. A worker may have begun only the first tasks of the batch that is last now. It
+ * then read a smaller batch, which had been at the same position and was taken back. */
 void gd__window_cut(struct gd__sched *s, unsigned w);
 /* Takes back the tasks that w has not begun. They are at the positions from w's new tail up to the returned one. */
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);
@@ -120,7 +120,7 @@ void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigne
 void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
 void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned w); /* now, or later if setup_jobs are in setup */
 void gd__worker_stop(struct gd__sched *s, uint64_t now, unsigned w, uint64_t grace);
-/* Asks the first task of w, or its batch, to stop. w is killed if that has not ended at kill_at. */
+/* Asks the first task of w, or its batch, to stop. w is killed if the task has not ended at kill_at. */
 void gd__worker_cancel_head(struct gd__sched *s, uint64_t now, unsigned w, uint64_t kill_at);
 void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kill_reason reason);
 void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *message);
@@ -128,13 +128,13 @@ void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *messag
 /* death.c */
 void gd__worker_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
 void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned w);         /* it was killed but does not end */
-void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* so its death counts */
+void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* so the death of w counts */
 
 /* deadline.c */
-uint64_t gd__limit_of(const struct gd__sched *s, const struct gd__task *t); /* GD__NEVER: none */
-/* The time limit of the first task of the window, or the least one of the first batch. GD__NEVER: none. */
+uint64_t gd__limit_of(const struct gd__sched *s, const struct gd__task *t); /* GD__NEVER: no limit */
+/* The time limit of the first task of the window, or the shortest limit of the first batch. GD__NEVER: no limit. */
 uint64_t gd__head_limit(const struct gd__sched *s, const struct gd__sched_worker *w);
-/* When the first task must have ended. GD__NEVER: there is none, or it has no limit. */
+/* When the first task must have ended. GD__NEVER: there is no task, or it has no limit. */
 uint64_t gd__head_deadline(struct gd__sched *s, uint64_t now, unsigned w);
 /* Makes sure that w's timer fires when a first task that began now would be late. */
 void gd__arm_head_limit(struct gd__sched *s, uint64_t now, unsigned w);
@@ -145,7 +145,7 @@ void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 void gd__device_lost(struct gd__sched *s, uint64_t now, unsigned w); /* a result of w reported the loss */
 
 /* ending.c */
-void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops each, at once or after its tasks */
+void gd__pool_stop(struct gd__sched *s, uint64_t now);      /* stops each worker, at once or after its tasks */
 void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kills every worker */
 void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kills the workers that still have a task */
 
@@ -196,7 +196,7 @@ void gd__flight_cancel_all(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
 void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* a returned task: goes to the front */
 void gd__place_back(struct gd__sched *s, uint32_t slot);                /* a task that was taken back from a worker */
-void gd__place_remove(struct gd__sched *s, uint32_t slot);              /* a waiting task: it waits no more */
+void gd__place_remove(struct gd__sched *s, uint32_t slot);              /* a waiting task, which leaves its queue */
 void gd__place_release(struct gd__sched *s, unsigned w); /* w is gone: any worker may get the tasks placed on it */
 void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or its batch limit has changed */
 void gd__update_hunger(struct gd__sched *s, unsigned w);

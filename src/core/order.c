@@ -6,9 +6,9 @@
  * promise is one millisecond. A worker with such a long task is `stuck`: it is handed nothing more before its next
  * result.
  *
- * A task of a higher priority than tasks that workers hold and have not begun has those taken back too.
+ * If a waiting task has a higher priority than tasks that workers hold and have not begun, those are taken back too.
  *
- * This concerns GD_PLACE_DYNAMIC. With any other placement a worker's tasks are its own.
+ * This is done only with GD_PLACE_DYNAMIC. With any other placement, tasks stay with their worker.
  */
 #include "core/internal.h"
 
@@ -76,8 +76,8 @@ static bool free_from_long_tasks(struct gd__sched *s, uint64_t now)
     return any;
 }
 
-/* Whether w holds a task that it has not begun and that must start after the first waiting one, which has a higher
- * priority. The last task of a window has the lowest priority in it. */
+/* Whether w holds a task of a lower priority than the first waiting task. The last task of a window has the lowest
+ * priority of the window. */
 static bool holds_lower_priority(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
     return s->tasks[gd__window_at(s, w, w->tail - 1)].priority < s->tasks[gd__waiting_first(s, &s->backlog)].priority;
@@ -93,7 +93,8 @@ static bool some_worker_holds_lower_priority(const struct gd__sched *s)
     return false;
 }
 
-/* Whatever is taken back may go before tasks that other workers hold, so all of them are taken back together. */
+/* A task that is taken back may have to start before tasks that other workers hold. So the tasks of all workers are
+ * taken back together. */
 void gd__order_restore(struct gd__sched *s, uint64_t now)
 {
     const bool late = now >= s->order_at && free_from_long_tasks(s, now);

@@ -1,10 +1,10 @@
 /* Which worker gets which task.
  *
  * A worker that has no task (idle) or few (hungry) is handed tasks from its own queue, if tasks were placed on it, and
- * otherwise from the backlog. Tasks start in order if nothing is handed out ahead, so that is done only with evidence
- * that tasks are short: then a worker is handed enough for WINDOW_NS. A worker that is the only one keeps the order
- * anyway, and always has one batch ahead. When the backlog is empty and a worker is idle, it gets tasks from the worker
- * that has the most: the later half of them, except those already begun. order.c takes back tasks that wait too long.
+ * otherwise from the backlog. Tasks that are handed out ahead may start out of order. So tasks are handed out ahead
+ * only if they are known to be short. Then a worker is handed enough tasks for WINDOW_NS. A single worker keeps the
+ * order anyway, so it always has one batch ahead. When the backlog is empty, an idle worker gets tasks of the worker
+ * that has the most tasks: the later half, except tasks that have begun. order.c takes back tasks that wait too long.
  */
 #include "base/error.h"
 #include "core/internal.h"

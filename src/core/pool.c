@@ -278,7 +278,7 @@ static int on_deadline(struct gd__sched *s, unsigned i, const struct event_data 
         return 0;
     }
     s->workers[i].cancel_asked = false;
-    /* A limit that was lowered takes no time off the grace period. */
+    /* If the limit was lowered, the grace period does not begin before that. */
     const uint64_t asked = gd__max64(deadline, s->limit_since);
     gd__worker_cancel_head(s, e->now, i, gd__max64(asked + s->config.cancel_grace_ns, e->now));
     return 0;

@@ -144,7 +144,7 @@ static void deliver(struct gd__sched *s, uint32_t slot, const struct gd__outcome
     else
         s->counts.failed++;
     s->counts.cancelled += o->failure == GD_FAILURE_CANCELLED;
-    s->outstanding--; /* before the callback: it may read these counts, and they must add up */
+    s->outstanding--; /* before the callback, which may read these counts: they must add up */
     s->fx->deliver(s->ctx, t, o);
     t->state = GD__TASK_FREE;
     t->next = s->free_head;
@@ -209,7 +209,7 @@ void gd__task_cancel(struct gd__sched *s, uint32_t slot)
     gd__task_final(s, slot, &o);
 }
 
-/* The data of the attempt is kept. Its error message describes the way it stopped, so that is dropped. */
+/* Keeps the data of the attempt. Drops its error message, which only says how the attempt stopped. */
 void gd__task_cancelled(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__outcome end = *o;

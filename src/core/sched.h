@@ -17,10 +17,10 @@
  * A worker's window holds the tasks handed to it, in order, at positions head .. tail - 1 of its ring. Results come in
  * the same order. Positions count from 0 for each process.
  *
- * Which task is charged with a death. If one task had been started, that task is charged. It is run again until it has
- * crashed crash_limit times. If several tasks had been started (a batch, or tasks that were being loaded), each is
- * suspect and none is charged. Every suspect is run again alone, so that another death has only one possible cause.
- * Tasks that had not been started are handed out again at once, uncharged.
+ * The death of a process is charged as follows. If one task had been started, that task is charged. It is run again
+ * until it has crashed crash_limit times. If several tasks had been started (a batch, or tasks that were being loaded),
+ * each is suspect and none is charged. Every suspect is run again alone, so that another death has only one possible
+ * cause. Tasks that had not been started are handed out again at once, uncharged.
  *
  * A stop uses up no attempts. A task that fails after the stop began is cancelled, whatever the cause of the failure.
  * systemd and Slurm send SIGTERM to every process at once, so a worker may receive it before the dispatcher does.
@@ -81,7 +81,7 @@ struct gd__task {
     uint8_t group_deaths; /* how often its worker died with it and other tasks in flight */
     bool asked_to_stop;   /* while in flight: its time was up */
     bool solo;
-    bool cancel_asked;      /* gd__sched_cancel_task(): ends with a result that was on its way, or as cancelled */
+    bool cancel_asked;      /* gd__sched_cancel_task() was called: ends as cancelled, or with a result sent before */
     struct gd__timer timer; /* DELAYED: the end of the delay; BEGUN: its deadline */
 };
 
@@ -230,8 +230,8 @@ struct gd__sched_worker {
     struct gd__list suspects; /* tasks that run alone on it */
     uint64_t cancel_below;    /* tasks below this position were asked to stop */
     bool cancel_batch;        /* those tasks are one batch */
-    bool ends_tasks;          /* it was asked to end them */
-    bool cancel_asked;        /* because of gd__sched_cancel_task(), not of a time limit */
+    bool ends_tasks;          /* it was asked to end those tasks by force */
+    bool cancel_asked;        /* the reason was gd__sched_cancel_task(), not a time limit */
     uint32_t batch_left; /* how many more results of the current batch will come; 0: the next result begins a batch */
     uint32_t *window;
     struct gd__waiting placed; /* tasks placed on it */
@@ -356,8 +356,8 @@ void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires the timers that
 void gd__sched_pump(struct gd__sched *s, uint64_t now);
 
 /* --- events from outside (control.c) --- */
-/* Hands out nothing until gd__sched_resume(). What workers have not begun is taken back. Returns false if the run is
- * ending. */
+/* Hands out nothing until gd__sched_resume(). Tasks that workers have not begun are taken back. Returns false if the
+ * run is ending. */
 bool gd__sched_pause(struct gd__sched *s, uint64_t now);
 void gd__sched_resume(struct gd__sched *s);
 
@@ -365,7 +365,7 @@ enum gd__cancel {
     GD__CANCEL_UNKNOWN, /* no such task: it has ended, or was not added yet */
     GD__CANCEL_DONE,    /* its result is there and waits for its turn (ordered runs) */
     GD__CANCEL_ENDED,   /* it had not begun, and is cancelled now */
-    GD__CANCEL_ASKED,   /* it runs and was asked to stop, or will be when the task before it has ended */
+    GD__CANCEL_ASKED,   /* it runs and was asked to stop, or will be asked when the task before it has ended */
 };
 /* Cancels one task. If it is part of a batch that has begun, the batch is asked to stop, and the other tasks of the
  * batch that fail are run again, uncharged. */

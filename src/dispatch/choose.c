@@ -79,7 +79,7 @@ static void leave_out(struct gd_dispatcher *d, int gpu_id, const char *why)
 
 /* --- room for workers --- */
 
-/* Fills in workers. Those without room get 0, and are added to the devices that are not used. */
+/* Sets workers[i] for each device. A device without room gets 0, and is added to the devices that are not used. */
 static int find_room(struct gd_dispatcher *d, const struct choice *c)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -102,7 +102,7 @@ static int find_room(struct gd_dispatcher *d, const struct choice *c)
     return 0;
 }
 
-/* A device of the same group that the user wrote ("0+1") and that has no room. */
+/* Returns a device without room that the user grouped with device i ("0+1"), or NULL. */
 static const struct gd__chosen *full_partner(const struct choice *c, size_t i)
 {
     const unsigned group = gd__groups_written(c->list, &c->chosen[i]);

@@ -2,6 +2,7 @@
  *
  *   options.c     checks and copies the user's options
  *   choose.c      the devices of the run, their groups and workers
+ *   claim.c       the locks on the devices
  *   devices.c     failures of the devices
  *   dispatcher.c  the public calls: open, run, shutdown, close
  *   monitor.c     the loop: results, new tasks, deadlines, sleeping
@@ -124,7 +125,7 @@ struct gd_dispatcher {
     struct gd__run_copy copy;
     unsigned n_workers;
     struct gd__run_device *devices;
-    struct gd__claim *claim; /* the locks on them; NULL: none */
+    struct gd__claim *claim; /* the locks on the devices; NULL: none */
     unsigned n_devices;
     unsigned *device_of; /* each worker's index in devices */
     struct gd__run_gpu *gpus;
@@ -164,7 +165,7 @@ struct gd_dispatcher {
      * off. */
     struct gd__journal_task *record_due;
     _Atomic bool hold_wanted; /* gd__dispatcher_hold() */
-    bool held;                /* the loop has applied it */
+    bool held;                /* the loop has applied hold_wanted */
     _Atomic int request;      /* enum gd__request */
 
     /* Protects the child of every seat. A thread holds it to change a child, and to signal one from another thread. */
@@ -217,13 +218,13 @@ void gd__devices_free(struct gd_dispatcher *d);
 
 /* claim.c */
 int gd__devices_claim(struct gd_dispatcher *d, struct gd_devices *list); /* may wait */
-void gd__devices_release(struct gd_dispatcher *d);                       /* the locks; may be called twice */
+void gd__devices_release(struct gd_dispatcher *d);                       /* releases the locks; may be called twice */
 
 /* devices.c */
 void gd__devices_watch(struct gd_dispatcher *d); /* failures are recorded from now until unwatch */
 void gd__devices_unwatch(struct gd_dispatcher *d);
 void gd__devices_take_news(struct gd_dispatcher *d);     /* reports the failures to the scheduler */
-void gd__devices_report_unused(struct gd_dispatcher *d); /* calls the user */
+void gd__devices_report_unused(struct gd_dispatcher *d); /* calls on_device_idle */
 void gd__devices_report_out(struct gd_dispatcher *d, unsigned w, const char *why); /* the device of that worker */
 
 /* monitor.c */

@@ -154,7 +154,7 @@ void gd__monitor_obey(struct gd_dispatcher *d)
     obey_requests(d);
 }
 
-/* A worker may have been started since the last round, so this is applied to all of them in each round. */
+/* A worker may have been started since the last round, so the hold is applied to all workers in each round. */
 static void apply_hold(struct gd_dispatcher *d)
 {
     const bool hold = atomic_load(&d->hold_wanted);

@@ -2,8 +2,8 @@
  * figures for other threads.
  *
  * Tasks that end are put into a ring when they are delivered. The number of tasks per second is limited, in all and for
- * each worker. So the ring holds at least the last second of the fastest run, with a sample of every worker's tasks. Of
- * a slower run it holds all tasks. Tasks above the limit are only counted.
+ * each worker. So the ring holds at least the last second of the fastest run, with a sample of every worker's tasks. If
+ * the run is slower, no task is left out. Tasks above the limit are only counted.
  */
 #include <fcntl.h>
 #include <stdio.h>

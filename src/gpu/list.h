@@ -7,7 +7,7 @@
 
 struct gd_devices {
     struct gd__found_list found;
-    struct gd__spec spec; /* what was asked for */
+    struct gd__spec spec; /* the list as the user wrote it, parsed */
     bool beside_nvidia;   /* this machine has NVIDIA devices */
 };
 

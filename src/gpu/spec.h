@@ -15,7 +15,7 @@ enum gd__spec_kind {
     GD__SPEC_LIST, /* by name: gd__spec_next() */
     GD__SPEC_SIM,
     GD__SPEC_CPU,
-    GD__SPEC_FREE, /* devices that nobody uses: claim/claim.h */
+    GD__SPEC_FREE, /* free devices: see claim/claim.h */
 };
 
 struct gd__spec {

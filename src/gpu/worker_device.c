@@ -1,5 +1,5 @@
-/* Makes only its devices visible to a worker, with variables that the vendors' runtimes read when they start, and finds
- * the CPUs near the devices.
+/* Makes a worker see only its devices, with variables that the vendors' runtimes read when they start, and finds the
+ * CPUs near the devices.
  *
  *   NVIDIA, simulated   CUDA_VISIBLE_DEVICES=<UUIDs or indices>, CUDA_DEVICE_ORDER
  *   AMD                 ROCR_VISIBLE_DEVICES=<UUIDs or numbers>, HIP_VISIBLE_DEVICES=0,1..., CUDA_VISIBLE_DEVICES
@@ -9,10 +9,11 @@
  *
  * All of them also get GPU_DISPATCH_GPU_IDS, the numbers in the dispatcher.
  *
- * An index is the place of a GPU by PCI bus id among those that this process can open. This is how CUDA counts with
- * CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA finds no device with a simulated UUID. HIP numbers the devices that ROCm makes
- * visible, from 0. If HIP's own variable is not set, it reads CUDA's, so an inherited CUDA variable must not contradict
- * it. If there are NVIDIA devices, CUDA's variable must hide those. HIP treats an empty variable as not set, so -1 is
+ * For an index, the GPUs that this process can open are sorted by PCI bus id and numbered from 0, as CUDA does with
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID. (AMD: the number is ROCm's own.) CUDA finds no device with a simulated UUID. HIP counts
+ * only the devices that ROCR_VISIBLE_DEVICES makes visible, from 0. If HIP_VISIBLE_DEVICES is not set, HIP reads
+ * CUDA_VISIBLE_DEVICES, so an inherited CUDA_VISIBLE_DEVICES must not contradict it. If there are NVIDIA devices, an
+ * AMD worker gets an empty CUDA_VISIBLE_DEVICES, which hides them. HIP treats an empty variable as not set, so -1 is
  * used to hide everything.
  */
 #include <stdio.h>

@@ -5,8 +5,8 @@
  * The program's options are passed on as they are, with its callbacks and their user pointer. The launcher sets only
  * the devices, the source, the number of tasks, the queue size if it is too small, and a missing on_success.
  *
- * Every error is printed as one line, which says what to do. If a component fails, that is the first line of its error
- * message.
+ * Every error is printed as one line, which says what to do. If a component fails, the first line of its error message
+ * is printed.
  */
 #include <gpu_dispatch/launch.h>
 #include <limits.h>

@@ -1,5 +1,6 @@
-/* Workers that failed in setup, grouped by their error messages. Each message is reported once, and the number of
- * further workers with it at the end. So a missing model on eight GPUs is reported in two lines, not in eight. */
+/* Workers that failed in setup, grouped by their error messages. Each message is reported once. At the end of the run,
+ * the number of further workers with the same message is reported. So a missing model on eight GPUs is reported in two
+ * lines, not in eight. */
 #ifndef GD_LAUNCH_SETUP_FAILURES_H
 #define GD_LAUNCH_SETUP_FAILURES_H
 

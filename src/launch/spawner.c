@@ -125,7 +125,7 @@ int gd_spawner_wait(struct gd_spawner *s, int timeout_ms, int *result)
     if (result)
         *result = code;
     if (code < 0)
-        gd__error(code, "%s", s->message); /* no thread writes to it any more */
+        gd__error(code, "%s", s->message); /* no thread writes to message any more */
     return 0;
 }
 

@@ -7,8 +7,8 @@
  * actions, environment) is prepared once.
  *
  * A command belongs to the worker's process group and has the default signals. To interrupt it, SIGTERM is sent to the
- * group, and to descendants in other groups. If it does not end within the grace period, its processes are killed one
- * by one and this process goes on: so what the command has printed until then is reported in both cases. The worker
+ * group, and to descendants in other groups. If the command does not end within the grace period, its processes are
+ * killed one by one, and this process continues. So the output of the command is reported in both cases. The worker
  * itself has a handler for SIGTERM. It does not ignore the signal, because commands would inherit that. A SIGTERM from
  * another process may be a stop that is sent to every process of the run. If the command fails after that, the result
  * is GD__R_SIGNALLED, whatever the exit code, because programs that catch the signal exit with any code.
@@ -346,7 +346,8 @@ static bool may_be_a_stop(const struct ended *e)
     return term_received || e->signal == SIGTERM || e->signal == SIGINT || e->signal == SIGHUP;
 }
 
-/* The command was ended for its time limit. What it printed is kept. The dispatcher makes the error message. */
+/* Reports a command that was ended because of its time limit, with its output. The dispatcher makes the error
+ * message. */
 static int report_cancelled(struct gd_result *r, const struct ended *e)
 {
     char *room = gd_result_alloc_failed(r, result_size(e), "timed out");
@@ -433,7 +434,7 @@ static void empty_outputs(const struct ended *e)
     }
 }
 
-/* On the main thread, or while it waits for the command or reads what the command has printed. */
+/* Called on the main thread, or on another thread while the main thread waits for the command or reads its output. */
 static void end_task(void)
 {
     gd__descendants_end(getpid(), true);
@@ -449,7 +450,7 @@ static int run(struct gd_worker *w, const struct gd_command_fill *with, struct g
         return report_not_started(r, rc);
     if (gd_task_cancelled(w)) /* interrupt() may have been called before the process existed */
         kill(pid, SIGTERM);
-    if (gd__task_must_end(w)) /* so may end_task() */
+    if (gd__task_must_end(w)) /* the same is true of end_task() */
         end_task();
     wait_for(pid, &e);
     reap_the_rest();

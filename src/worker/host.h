@@ -28,7 +28,7 @@
 /* Exit codes of a worker process. 0 is a normal end. */
 #define GD__EXIT_SETUP       1  /* setup failed (a record has the reason) */
 #define GD__EXIT_BOOT        70 /* it could not start: the last line of stderr has the reason */
-#define GD__EXIT_DEVICE_LOST 71 /* process reported it (a record has the reason) */
+#define GD__EXIT_DEVICE_LOST 71 /* process reported that the device is lost (a record has the reason) */
 #define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
 #define GD__EXIT_PROTOCOL    73 /* the program of this worker broke the protocol: stderr has the details */
 #define GD__EXIT_THREAD      74 /* user code ended a thread of the worker, as stderr reports */
@@ -69,8 +69,8 @@ char *const *gd__worker_argv(void);                      /* the argv of main(); 
 void gd__worker_pipe(const struct gd__pipe_ops *pipe);
 
 /* The worker can end its current task by force: end_task makes process return soon, whatever the task does. It is
- * called on the guardian's thread, after interrupt() and a grace period. The ops must have an interrupt(). Call it
- * before gd_worker_main(). */
+ * called on the guardian's thread, after interrupt() and a grace period. The ops must have an interrupt(). Call
+ * gd__worker_ends_tasks() before gd_worker_main(). */
 void gd__worker_ends_tasks(void (*end_task)(void));
 /* Whether end_task() was called for the current task, perhaps before there was anything to end. */
 bool gd__task_must_end(const struct gd_worker *w);

@@ -299,7 +299,7 @@ static void mark_this_process(struct gd_worker *w)
 }
 
 /* If memory runs out, the kernel should kill a worker, which is replaced, and not the dispatcher. Processes that the
- * worker starts inherit this. If it can't be set, that is no error. */
+ * worker starts inherit this. A failure is ignored. */
 static void raise_oom_score(void)
 {
     char text[32] = "";

@@ -30,7 +30,7 @@ struct gd__pipeline {
     uint64_t depth;     /* the maximum number of tasks in flight */
     uint64_t least;     /* the minimum of depth */
     uint64_t mean_ns;   /* mean duration of a task; 0: not known */
-    uint64_t since_ns;  /* the time of answers before this is shared out */
+    uint64_t since_ns;  /* the time before this was shared by earlier answers: see share_time() */
     uint64_t expected;  /* the position whose answer is likely to come next */
     uint64_t n_answered;
     struct gd__entry **answered; /* answers since since_ns, in their order */

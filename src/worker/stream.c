@@ -1,6 +1,6 @@
 /* The worker that runs one other program for all its tasks and exchanges JSON Lines with it (<gpu_dispatch/command.h>).
  *
- *   setup    starts it and waits for {"ready":true}
+ *   setup    starts the program and waits for {"ready":true}
  *   put      {"id":7,"attempt":1,"input":...} into the buffer to be sent
  *   answer   {"id":7,"output":...} or {"id":7,"error":...}: the result of the task in flight with that id
  *   cleanup  closes its input, waits for its end
@@ -32,7 +32,7 @@ enum {
     UNSENT_MOST = 256 << 10, /* no more tasks are put while this many bytes are unsent */
     HEAD_MOST = 80,          /* bytes of a line before the input */
     GUESS_MOST = 4096,       /* an input up to this size is written without being measured first */
-    COMMIT_FROM = 64 << 10,  /* before a result this large, commit earlier ones: they may occupy its room */
+    COMMIT_FROM = 64 << 10,  /* before a result this large, earlier results are committed to make room */
     SHOWN_MOST = 200,        /* bytes of a line that error messages show */
     SHOWN_ROOM = 6 * SHOWN_MOST + 8,
     END_WAIT_MS = 1000, /* how long the program may take to end after it closed its output */
@@ -91,7 +91,7 @@ _Noreturn static void protocol_error(struct gd_worker *w, const char *line, size
     _exit(GD__EXIT_PROTOCOL);
 }
 
-/* Dies by the same signal, without a second core file. */
+/* Dies by the same signal as the program, without a second core file. */
 _Noreturn static void die_by(int number)
 {
     sigset_t one;

@@ -79,7 +79,7 @@ void gd__feeder_stop(struct gd__feeder *f);
 /* Returns true if no more tasks will come. The queue may still hold tasks. */
 bool gd__feeder_ended(const struct gd__feeder *f);
 
-/* True once a task had a priority other than 0. Then tasks must not stay in the queue. */
+/* Returns true if a task had a priority other than 0. Then tasks must not stay in the queue. */
 bool gd__feeder_has_priorities(const struct gd__feeder *f);
 
 /* Returns 0 if the source ended normally, or a code (GD_E_SOURCE, ...) with its error message. Call it after the source

@@ -1,4 +1,4 @@
-/* Starts the process of a worker, with its channel, socket, output and environment, and undoes that. */
+/* Starts the process of a worker, with its channel, socket, output and environment. Undoes a start that failed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

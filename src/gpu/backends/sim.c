@@ -309,7 +309,7 @@ static void make_uuid(char *out, size_t size, const char *prefix, uint32_t n)
              more >> 16, more & 0xfff, (more >> 4) & 0xfff, n);
 }
 
-/* A process that has ended but still has a number does not compute. */
+/* A process that has ended but was not reaped does not compute. */
 static bool is_running(int pid)
 {
     struct gd__owner owner = { .pid = pid > 0 ? (uint64_t)pid : 0 };

@@ -1,4 +1,4 @@
-/* How well two devices are connected. The back end of the devices knows; if it has no answer, the NUMA nodes decide. */
+/* How well two devices are connected. Their back end reports it. If it cannot, their NUMA nodes are compared. */
 #include "gpu/groups/connection.h"
 
 #include "base/error.h"

@@ -1,10 +1,10 @@
 /* Divides the chosen devices into groups.
  *
- * Groups are formed one after the other. From each device that is left, a group is grown by the device that is best
- * connected to it so far. The best of these groups is kept. A group is as good as its worst connection, because the
- * devices of a worker wait for each other; then the sum of its connections counts. If two groups are equally good, the
- * one with less connection to the remaining devices is kept, so that these are still well connected among themselves.
- * Then the numbers of the devices decide.
+ * Groups are formed one after the other. Each remaining device is tried as the first of a group. The group is completed
+ * by adding, one by one, the device that is best connected to it. The best of these groups is kept. Groups are compared
+ * by their worst connection, because the devices of a worker wait for each other, and then by the sum of their
+ * connections. If both are equal, the group with fewer connections to the remaining devices is kept, so that the
+ * remaining devices are still well connected with each other. Otherwise the group that was tried first is kept.
  */
 #include "gpu/groups/groups.h"
 
@@ -34,7 +34,7 @@ static const struct gd__found *found(const struct gd_devices *list, const struct
     return c->at < 0 ? NULL : &list->found.items[c->at];
 }
 
-/* Devices that are only numbers may all be grouped with each other. */
+/* NULL is a device that is not in the list and has only a number. Such devices can be grouped with each other. */
 static int connection(const struct gd__found *a, const struct gd__found *b)
 {
     if (!a || !b)
