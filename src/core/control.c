@@ -127,7 +127,7 @@ enum gd__cancel gd__sched_cancel_task(struct gd__sched *s, uint64_t now, uint64_
         return GD__CANCEL_DONE;
     if (t->state == GD__TASK_BEGUN) {
         t->cancel_asked = true;
-        gd__flight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
+        gd__inflight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
         how = GD__CANCEL_ASKED;
     } else if (t->state == GD__TASK_HANDED) {
         how = cancel_handed(s, now, (unsigned)t->worker, slot);
@@ -151,7 +151,7 @@ void gd__sched_set_timeout(struct gd__sched *s, uint64_t now, uint64_t timeout_n
     s->limit_since = now;
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
-        gd__flight_limit_changed(s, now, i);
+        gd__inflight_limit_changed(s, now, i);
         if (w->state != GD_WORKER_IDLE && w->state != GD__WORKER_SHORT)
             continue;
         const uint64_t deadline = gd__max64(gd__head_deadline(s, now, i), now);

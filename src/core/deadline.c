@@ -70,7 +70,7 @@ void gd__pool_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
-        gd__flight_frozen(s, i, lost_ns);
+        gd__inflight_frozen(s, i, lost_ns);
         if (gd__window_length(w) == 0)
             continue;
         w->frozen_ns += lost_ns;

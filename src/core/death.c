@@ -127,7 +127,7 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     w->given_up = w->given_up || is_lost;
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
     if (w->concurrency > 1)
-        gd__flight_reclaim(s, now, i, d->started, &o);
+        gd__inflight_reclaim(s, now, i, d->started, &o);
     else
         gd__window_reclaim(s, now, i, blamed, &o);
     if (is_lost) {

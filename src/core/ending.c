@@ -48,7 +48,7 @@ static void cancel_window(struct gd__sched *s, uint64_t now, unsigned i)
     const uint64_t head = w->head, tail = w->tail;
     w->head = tail;
     gd__window_changed(s, i);
-    gd__flight_cancel_all(s, now, i);
+    gd__inflight_cancel_all(s, now, i);
     for (uint64_t p = head; p < tail; p++)
         gd__task_cancel(s, gd__window_at(s, w, p));
 }

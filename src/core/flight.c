@@ -40,7 +40,7 @@ static void leave(struct gd__sched *s, uint64_t now, unsigned i, unsigned place)
         w->busy_ns += now - w->busy_since;
 }
 
-int gd__flight_open(struct gd__sched *s, unsigned i, unsigned concurrency)
+int gd__inflight_open(struct gd__sched *s, unsigned i, unsigned concurrency)
 {
     struct gd__sched_worker *w = &s->workers[i];
     if (concurrency == 0 || concurrency > s->config.concurrency)
@@ -62,7 +62,7 @@ const struct gd__task *gd__sched_in_flight(const struct gd__sched *s, unsigned i
 
 /* --- begin --- */
 
-int gd__flight_begun(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__begin *b)
+int gd__inflight_begun(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__begin *b)
 {
     struct gd__sched_worker *w = &s->workers[i];
     if (w->concurrency < 2 || b->position != w->head || gd__window_length(w) == 0 || b->place >= w->concurrency ||
@@ -79,7 +79,7 @@ int gd__flight_begun(struct gd__sched *s, uint64_t now, unsigned i, const struct
     if (limit != GD__NEVER)
         gd__task_arm(s, slot, gd__after(start_ns, limit));
     if (s->tasks[slot].cancel_asked)
-        gd__flight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
+        gd__inflight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
     if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) { /* it was only slow to begin */
         gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
         gd__heap_disarm(&s->heap, &w->timer);
@@ -91,7 +91,7 @@ int gd__flight_begun(struct gd__sched *s, uint64_t now, unsigned i, const struct
 
 /* --- deadlines --- */
 
-void gd__flight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at)
+void gd__inflight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at)
 {
     struct gd__task *t = &s->tasks[slot];
     const struct gd__sched_worker *w = &s->workers[t->worker];
@@ -106,7 +106,7 @@ void gd__flight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, ui
     s->fx->cancel_place(s->ctx, (unsigned)t->worker, place, t->position);
 }
 
-void gd__flight_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
+void gd__inflight_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
 {
     struct gd__task *t = &s->tasks[slot];
     const unsigned i = (unsigned)t->worker;
@@ -120,10 +120,10 @@ void gd__flight_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
     }
     /* A limit that was lowered takes no time off the grace period. */
     const uint64_t deadline = gd__max64(gd__after(t->begin_ns, gd__limit_of(s, t)), s->limit_since);
-    gd__flight_ask_to_stop(s, now, slot, gd__max64(gd__after(deadline, s->config.cancel_grace_ns), now));
+    gd__inflight_ask_to_stop(s, now, slot, gd__max64(gd__after(deadline, s->config.cancel_grace_ns), now));
 }
 
-void gd__flight_limit_changed(struct gd__sched *s, uint64_t now, unsigned i)
+void gd__inflight_limit_changed(struct gd__sched *s, uint64_t now, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
     for (unsigned place = 0, left = w->n_flight; left > 0; place++) {
@@ -141,7 +141,7 @@ void gd__flight_limit_changed(struct gd__sched *s, uint64_t now, unsigned i)
     }
 }
 
-void gd__flight_frozen(struct gd__sched *s, unsigned i, uint64_t lost_ns)
+void gd__inflight_frozen(struct gd__sched *s, unsigned i, uint64_t lost_ns)
 {
     struct gd__sched_worker *w = &s->workers[i];
     for (unsigned place = 0, left = w->n_flight; left > 0; place++)
@@ -173,8 +173,8 @@ static void end_beside_others(struct gd__sched *s, uint64_t now, unsigned i, uin
     gd__place_again(s, now, slot);
 }
 
-int gd__flight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigned place, uint64_t position,
-                        const struct gd__outcome *o)
+int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigned place, uint64_t position,
+                          const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const struct gd__task *there = gd__sched_in_flight(s, i, place);
@@ -244,7 +244,7 @@ static void end_by_death(struct gd__sched *s, uint64_t now, unsigned i, uint32_t
         suspect(s, now, i, slot, &own);
 }
 
-void gd__flight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t started, const struct gd__outcome *o)
+void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t started, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t begun_below = gd__min64(gd__max64(started, w->head), w->tail);
@@ -272,7 +272,7 @@ void gd__flight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
     gd__window_changed(s, i);
 }
 
-void gd__flight_cancel_all(struct gd__sched *s, uint64_t now, unsigned i)
+void gd__inflight_cancel_all(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     for (unsigned place = 0; w->n_flight > 0; place++) {

@@ -179,18 +179,18 @@ void gd__attempt_judge(struct gd__sched *s, uint64_t now, unsigned w, uint32_t s
 int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch);
 
 /* flight.c */
-int gd__flight_open(struct gd__sched *s, unsigned w, unsigned concurrency); /* w is ready */
-int gd__flight_begun(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__begin *b);
-int gd__flight_finished(struct gd__sched *s, uint64_t now, unsigned w, unsigned place, uint64_t position,
-                        const struct gd__outcome *o);
-void gd__flight_timer(struct gd__sched *s, uint64_t now, uint32_t slot); /* of a task in flight */
+int gd__inflight_open(struct gd__sched *s, unsigned w, unsigned concurrency); /* w is ready */
+int gd__inflight_begun(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__begin *b);
+int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned w, unsigned place, uint64_t position,
+                          const struct gd__outcome *o);
+void gd__inflight_timer(struct gd__sched *s, uint64_t now, uint32_t slot); /* of a task in flight */
 /* Asks a task in flight to stop, unless that was done before. The worker is killed at kill_at if it does not. */
-void gd__flight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at);
-void gd__flight_limit_changed(struct gd__sched *s, uint64_t now, unsigned w); /* the time limit of the run */
-void gd__flight_frozen(struct gd__sched *s, unsigned w, uint64_t lost_ns);
+void gd__inflight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at);
+void gd__inflight_limit_changed(struct gd__sched *s, uint64_t now, unsigned w); /* the time limit of the run */
+void gd__inflight_frozen(struct gd__sched *s, unsigned w, uint64_t lost_ns);
 /* Empties window and flight of a process that is gone. Positions below `started` had begun. */
-void gd__flight_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t started, const struct gd__outcome *o);
-void gd__flight_cancel_all(struct gd__sched *s, uint64_t now, unsigned w);
+void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t started, const struct gd__outcome *o);
+void gd__inflight_cancel_all(struct gd__sched *s, uint64_t now, unsigned w);
 
 /* place.c */
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */

@@ -205,7 +205,7 @@ uint64_t gd__window_take_back(struct gd__sched *s, unsigned i)
 static int on_ready(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const int rc = gd__flight_open(s, i, e->concurrency);
+    const int rc = gd__inflight_open(s, i, e->concurrency);
     if (rc < 0)
         return rc;
     w->setup_tries = 0;
@@ -239,13 +239,13 @@ static int on_ignored(struct gd__sched *s, unsigned i, const struct event_data *
 
 static int on_begun(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
-    return gd__flight_begun(s, e->now, i, e->begin);
+    return gd__inflight_begun(s, e->now, i, e->begin);
 }
 
 static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     if (e->in_flight)
-        return gd__flight_finished(s, e->now, i, e->place, e->position, e->outcome);
+        return gd__inflight_finished(s, e->now, i, e->place, e->position, e->outcome);
     return gd__attempt_ended(s, e->now, i, e->outcome, e->safe_batch);
 }
 

@@ -331,7 +331,7 @@ static void judge(struct gd__sched *s, uint64_t now, uint32_t slot)
 static void task_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
 {
     if (s->tasks[slot].state == GD__TASK_BEGUN) {
-        gd__flight_timer(s, now, slot);
+        gd__inflight_timer(s, now, slot);
         return;
     }
     if (s->tasks[slot].verdict == GD__VERDICT_NONE)
