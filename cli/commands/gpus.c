@@ -29,8 +29,7 @@ struct asked {
 
 static const struct cli_opt table[] = {
     { "gpus", 0, "SPEC",
-      "show only these GPUs: 0,2 or 0-3 (numbers), a UUID or its start, free (nobody uses "
-      "them now), or sim:4 (default auto)",
+      "show only these GPUs: 0,2 or 0-3 (numbers), a UUID or its start, free (unused GPUs), or sim:4 (default auto)",
       cli_set_text, AT(gpus), .group = "Options" },
     { "json", 0, NULL, "print a JSON array with an object for each GPU; unknown values are null", cli_set_flag,
       AT(json) },

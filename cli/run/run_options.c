@@ -152,7 +152,7 @@ static bool is_program(const char *value)
 static const struct cli_opt table[] = {
     { "gpus", 0, "SPEC",
       "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); 0+1,2+3 (groups); a UUID or its start; free:2 (wait for "
-      "2 GPUs that nobody uses); sim:4 (4 simulated GPUs); cpu:8 (8 workers, no GPU) (default auto)",
+      "2 unused GPUs); sim:4 (4 simulated GPUs); cpu:8 (8 workers, no GPU) (default auto)",
       cli_set_text, AT(gpus), .group = "Devices and workers" },
     { "workers-per-gpu", 'j', "N",
       "number of workers on each GPU; auto:6G starts as many as fit if each needs 6 GiB of free GPU memory (default 1)",
@@ -183,8 +183,8 @@ static const struct cli_opt table[] = {
       .max = 65536 },
     { "io-threads", 0, "N", "threads in each --worker that load tasks ahead (default 1)", cli_set_number,
       AT(io_threads), .min = 1, .max = 1024 },
-    { "ignore-gpu-locks", 0, NULL, "use GPUs that another run has taken with --gpus free, and lock none", cli_set_flag,
-      AT(ignore_gpu_locks) },
+    { "ignore-gpu-locks", 0, NULL, "also use GPUs that another run has locked (--gpus free), and lock none",
+      cli_set_flag, AT(ignore_gpu_locks) },
     { "any-cpu", 0, NULL, "let workers run on any CPU, not only on the CPUs near their GPU", cli_set_flag,
       AT(any_cpu) },
     { "seed", 0, "N",

@@ -153,7 +153,7 @@ class _Job:
     def __init__(self, records: list[Any], batch_size: int, gpu_ids: Sequence[int] | str) -> None:
         self.records = records
         self.gpu_ids = gpu_ids
-        spec = "auto" if is_free(gpu_ids) else gpu_ids  # as many as there can be: then batches are small enough
+        spec = "auto" if is_free(gpu_ids) else gpu_ids  # the most GPUs that there can be, so that batches are small enough
         n_gpus = max(1, len(_native.devices(spec) if isinstance(spec, str) else spec))
         each = min(batch_size, -(-len(records) // n_gpus))
         self.batches = [range(at, min(at + each, len(records))) for at in range(0, len(records), each)]

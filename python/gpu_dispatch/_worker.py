@@ -110,7 +110,7 @@ class Host:
         setup["preparation"]["name"] = f"gpu_dispatch-{worker_id}"
         _prepare(setup["preparation"])
         instance: BaseWorker = pickle.loads(setup["class"])()
-        vars(instance).setdefault("gpu_ids", gpu_ids)  # a class that has its own attribute of that name keeps it
+        vars(instance).setdefault("gpu_ids", gpu_ids)  # not if __init__() has set its own attribute of this name
         kwargs = pickle.loads(setup["kwargs"])
         instance.setup(gpu_id, seed, **kwargs)
         self.process = instance.process

@@ -93,12 +93,12 @@ class Dispatcher:
         """
         :param worker_cls: the class of the workers, a subclass of BaseWorker.
         :param gpu_ids: GPU numbers, or a string: "auto" (all GPUs), "0,2", "0+1,2+3" (groups, one per worker),
-            "GPU-8d2f" (a UUID or the start of one), "free:2" (wait for two GPUs that nobody uses, and lock them until the
-            run ends; "free": all that nobody uses), "sim:4" (simulated GPUs), "cpu:8" (no GPU).
+            "GPU-8d2f" (a UUID or the start of one), "free:2" (wait for two unused GPUs, and lock them until the run
+            ends; "free": all unused GPUs), "sim:4" (simulated GPUs), "cpu:8" (no GPU).
         :param queue_size: maximum number of items that are taken from the generator and not yet finished.
         :param suppress_worker_output: whether to discard the output of workers.
         :param workers_per_gpu: worker processes on each GPU; 0: as many as fit into its free memory at model_bytes each.
-        :param model_bytes: GPU memory that one worker needs. GPUs on which not even one fits are left out.
+        :param model_bytes: GPU memory that one worker needs. GPUs without room for one worker are left out.
         :param gpus_per_worker: how many GPUs each worker sees. Groups are formed from the best-connected GPUs. Default:
             one, or the groups that gpu_ids names.
         :param visible_devices: how CUDA_VISIBLE_DEVICES names the GPUs of a worker: "uuid", or "index" for libraries
@@ -120,7 +120,7 @@ class Dispatcher:
         :param stop_grace: seconds that running tasks get to finish after shutdown().
         :param cleanup_grace: seconds that a worker gets to clean up and exit.
         :param any_cpu: whether workers may run on any CPU, not only on the CPUs near their GPU.
-        :param ignore_gpu_locks: whether to use GPUs that another run has taken with "free", and to lock none.
+        :param ignore_gpu_locks: whether to use GPUs even if another run has locked them ("free"), and to lock none.
         :param env: additional environment variables for the workers.
         :param job: publish runs under this name, for `gpu-dispatch top` and other observers of the same user. True: use
             the script and the class, "script.py: Worker". None or False: publish nothing.
@@ -130,8 +130,9 @@ class Dispatcher:
         :param on_device_out: called with (gpu_id, why) when a GPU is taken out of use.
         :param on_device_idle: called with (gpu_id, why) for a GPU that was given and works, but is not used: it is left
             over when groups are formed, no worker fits on it, or another GPU of its group is out of use.
-        :param on_device_note: called with a message before the run: which GPUs it waits for ("free"), whenever that
-            changes, and which GPUs are left out. None: the messages are logged as warnings of "gpu_dispatch".
+        :param on_device_note: called with messages before the run begins. They say which GPUs the run waits for
+            ("free"; again whenever this changes), and which GPUs are left out. None: the messages are logged as
+            warnings of "gpu_dispatch".
         """
         _check_class(worker_cls)
         self.worker_cls = worker_cls
@@ -354,8 +355,9 @@ class Dispatcher:
         return stats
 
     def get_worker_stats(self) -> list[dict[str, Any]]:
-        """For each worker: worker_id, gpu_id, gpu_ids (all its GPUs), state ("starting", "idle", "busy", ...), pid, current_task (or None),
-        completed, failed, timeouts, restarts, last_ns, busy_ns. May be called from any thread."""
+        """For each worker: worker_id, gpu_id, gpu_ids (all its GPUs), state ("starting", "idle", "busy", ...), pid,
+        current_task (or None), completed, failed, timeouts, restarts, last_ns, busy_ns. May be called from any
+        thread."""
         latest = self._latest
         return [] if latest is None else latest.worker_stats()
 
@@ -388,7 +390,7 @@ class Dispatcher:
         return run
 
     def _wait(self, options: dict[str, Any]) -> _native.Run:
-        """Opens a run that may have to wait for free GPUs. shutdown() and abort() end the wait: RuntimeError."""
+        """Opens a run that may have to wait for free GPUs. shutdown() and abort() end the wait with a RuntimeError."""
         stop, stopper = os.pipe()
         with self._lock:
             self._waits.append(stopper)
@@ -401,7 +403,7 @@ class Dispatcher:
             os.close(stop)
 
     def _end_waits(self) -> None:
-        """Needs the lock."""
+        """Ends all waits for free GPUs. Called with the lock held."""
         for stopper in self._waits:
             os.write(stopper, b"x")
 
@@ -426,7 +428,7 @@ def _log_note(message: str) -> None:
 
 
 def is_free(gpus: Any) -> bool:
-    """Whether gpus is "free" or "free:2": then the GPUs of a run are not known before it begins."""
+    """Whether gpus is "free" or "free:2". In this case the GPUs of a run are not known before it begins."""
     return isinstance(gpus, str) and gpus.strip().lower().split(":")[0] == "free"
 
 

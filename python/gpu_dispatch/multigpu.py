@@ -231,7 +231,7 @@ class WorkerProcess:
 
     @property
     def gpu_id(self) -> int:
-        """The number of its GPU; of a group, the number of the first."""
+        """The number of its GPU, or of the first GPU of its group."""
         return self.status["gpu_id"]
 
     @property
@@ -262,7 +262,7 @@ def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[
 
 
 def _first_gpus(numbers: list[int], spec: Sequence[int] | str, gpus_per_worker: int | None) -> list[int]:
-    """One GPU for each group. Groups that will be formed are not known yet: then only their number is right."""
+    """The first GPU of each group. With gpus_per_worker the groups are not known yet: only their number is right."""
     if isinstance(spec, str) and "+" in spec:
         return [group[0] for group in _native.device_groups(spec)]
     size = gpus_per_worker or 1
@@ -562,7 +562,7 @@ class LauncherOrchestrator:
         that has changed is processed again.
 
         :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu". Without a worker class also
-            "free:2": wait for two GPUs that nobody uses.
+            "free:2": wait for two unused GPUs.
         :param gpus_per_worker: how many GPUs each worker sees; see `Dispatcher`. Only for worker classes.
         :param progress_callback: only for worker classes; the transcription command shows its own progress.
         :param setup_kwargs: additional keywords for the ``setup()`` of the worker class. Without a worker class, options
@@ -602,7 +602,7 @@ class LauncherOrchestrator:
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         ids = self._ids(gpus)
         firsts = _first_gpus(ids, gpus, gpus_per_worker)
-        balancer = LoadBalancer([] if gpus_per_worker else firsts, workers_per_gpu)  # it adds the groups that are formed
+        balancer = LoadBalancer([] if gpus_per_worker else firsts, workers_per_gpu)  # groups are added with their results
         results: queue.Queue[FileResult | None] = queue.Queue()
         kept: dict[str, Any] = {}
         if journal is not None:

@@ -300,9 +300,10 @@ def _as_error(on_error: Callable[[int, str, int], object] | None) -> Callable[[i
 
 
 def _device_ids(gpu_ids: Iterable[int] | str) -> list[int]:
-    """The device numbers for a specification, of a group the first one; a list is returned unchanged."""
+    """The device numbers for a specification. A group has only the number of its first device. A list is returned
+    unchanged."""
     if isinstance(gpu_ids, str):
-        # Which GPUs will be free is not known yet: then the display has all that can be.
+        # It is not known yet which GPUs will be free, so the display has all usable GPUs.
         return [group[0] for group in _native.device_groups("auto" if is_free(gpu_ids) else gpu_ids)]
     return list(gpu_ids)
 
@@ -340,7 +341,7 @@ class RichDispatcher:
         self._is_live = self._console is not None and self._console.is_terminal and not self._console.is_dumb_terminal
         quiet = self._is_live if suppress_worker_output is None else suppress_worker_output
         self._dispatcher = Dispatcher(worker_cls, gpu_ids, queue_size, quiet, **options)
-        # Groups that will be formed are not known yet: their rows are added when the workers are.
+        # It is not known yet which groups will be formed. Their rows are added when the workers are known.
         self._gpu_ids = [] if options.get("gpus_per_worker") else _device_ids(gpu_ids)
         self._workers_per_gpu = int(options.get("workers_per_gpu", 1))
         self._lock = threading.Lock()

@@ -39,8 +39,8 @@ class BaseWorker(abc.ABC):
 
         If it raises, this worker is taken out of the run, and on_setup_fail gets the traceback.
 
-        :param gpu_id: the number of the GPU, as given to the dispatcher; of a group, the number of the first GPU.
-            `self.gpu_ids` has all of them.
+        :param gpu_id: the number of the GPU, as given to the dispatcher. If the worker has a group of GPUs, the number
+            of the first one; `self.gpu_ids` has all of them.
         :param seed: base_seed + gpu_id.
         :param kwargs: the additional keyword arguments of Dispatcher.run().
         """

@@ -260,8 +260,8 @@ static const struct option *find(PyObject *key)
     return NULL;
 }
 
-/* Notes about devices, while the dispatcher is opened. An exception, for example that of Ctrl-C, ends the wait for
- * devices. */
+/* Called with notes about devices while the dispatcher is opened. An exception, for example that of Ctrl-C, ends the
+ * wait for devices. */
 static int device_note(void *user, const char *message)
 {
     struct run *r = user;
@@ -278,7 +278,7 @@ static int device_note(void *user, const char *message)
     return rc < 0;
 }
 
-/* Finding devices can take a while, and waiting for free ones any time. */
+/* Releases the GIL, because finding devices can take a while, and waiting for free devices any time. */
 static int open_dispatcher(struct run *r, const struct gd_options *o)
 {
     r->state = PyEval_SaveThread();
@@ -288,7 +288,7 @@ static int open_dispatcher(struct run *r, const struct gd_options *o)
     r->note = NULL;
     if (rc < 0 && !PyErr_Occurred())
         native_error(rc);
-    if (rc == 0 && PyErr_Occurred()) /* of a note that was not about a wait */
+    if (rc == 0 && PyErr_Occurred()) /* the exception of a note that was not about a wait */
         return -1;
     return rc < 0 ? -1 : 0;
 }
