@@ -130,7 +130,7 @@ TEST(a_task_that_ignores_sigterm_is_killed)
     CHECK_EQ(sh(RUN "--timeout 0.2 --term-grace 0.2 'trap \"\" TERM; while :; do sleep 50; done #' ::: a").status, 1);
 }
 
-/* A busy machine may not get as far as the output in time, so the limit is raised until it does. */
+/* On a busy machine the task may not print in time. So the limit is raised until it does. */
 static void time_out_after_printing(const char *options)
 {
     double timeout_s = 0.25;

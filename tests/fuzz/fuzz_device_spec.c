@@ -25,7 +25,7 @@ enum { MOST = 8192, MOST_DEVICES = 2048 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Each device is in one group, or is left over. */
+/* Checks that each device is in one group, or is left over. */
 static void try_groups(const struct gd_devices *list, const int *ids, size_t n, unsigned k)
 {
     static struct gd__group groups[MOST_DEVICES];

@@ -16,11 +16,12 @@ static bool on_time(const struct sim *s)
 
 /* The most tasks that a worker may hold. The first row that applies counts.
  *
- *   tasks have priorities                     a batch; at least window_min
+ *   tasks have priorities                     a batch
  *   a window is configured                    the window; at least a batch
- *   tasks are short, or there is one worker   two batches, and as many tasks as take 200 us; at least window_min
- *   otherwise                                 a batch; at least window_min
- */
+ *   tasks are short, or there is one worker   two batches, and as many tasks as take 200 us
+ *   otherwise                                 a batch
+ *
+ * If the workers load tasks ahead, it is at least window_min, except in the second row. */
 static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -142,7 +143,7 @@ static uint64_t cancel_time(const struct sim *s, unsigned w)
     const struct proc *p = &s->procs[w];
     const uint64_t begin = p->started > worker->head ? gd__max64(p->start_ns, worker->head_since) : worker->head_since;
     const uint64_t at = gd__after(thawed(s, begin), head_limit(s, w));
-    return gd__max64(at, s->limit_changed_at); /* a limit that was lowered counts from that moment at the earliest */
+    return gd__max64(at, s->limit_changed_at); /* a lowered limit does not apply before it is set */
 }
 
 /* Whether the start time of the head is known exactly. It is not while the result of the head is on its way. */
@@ -167,7 +168,7 @@ void check_cancel(struct sim *s, unsigned w, uint64_t below)
         bool asked = false;
         for (uint64_t p = worker->head; p < below; p++)
             asked |= s->tasks[gd__sched_at(&s->sched, w, p)->id].cancel_asked;
-        SIM_MUST(s, asked, "worker %u: a task is cancelled on request, but nobody asked for that", w);
+        SIM_MUST(s, asked, "worker %u: a task is cancelled on request, but there was no request", w);
         return;
     }
     if (head_is_running(s, w))
@@ -175,7 +176,8 @@ void check_cancel(struct sim *s, unsigned w, uint64_t below)
                  "worker %u: asked to stop %lld ns from the deadline", w, (long long)(s->now - cancel_time(s, w)));
 }
 
-/* When the grace of a cancelled task is over, or the time to end it by force. */
+/* When the grace period of a cancelled task ends. After a request to end the task by force: when the wait for that
+ * ends. */
 static uint64_t grace_end(const struct sim *s, unsigned w)
 {
     const struct proc *p = &s->procs[w];
@@ -335,7 +337,7 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
         blame(s, w, started > worker->head ? gd__min64(started - worker->head, length) : 0, d);
         return;
     }
-    if (worker->kill_reason == GD__KILL_CANCELLED) { /* nobody is charged: it is known which task did not stop */
+    if (worker->kill_reason == GD__KILL_CANCELLED) { /* no task is charged: it is known which one did not stop */
         for (uint64_t i = worker->head; i < worker->cancel_below; i++)
             s->tasks[gd__sched_at(&s->sched, w, i)->id].excused++;
         return;

@@ -1,9 +1,9 @@
 /* Requests from outside: pauses, cancelled tasks, changed time limits, workers added and removed, drains. They come at
  * random times, in any state of the run.
  *
- * What must hold: a paused run starts nothing. A cancelled task ends once, as cancelled or with a result that was on
- * its way; at once if no process has begun it. A removed worker gets nothing and ends. check.c sees that nothing is
- * lost, and that nobody else is charged.
+ * These conditions must hold. A paused run starts no task. A cancelled task ends once, as cancelled or with a result
+ * that was on its way. If no process has begun the task, it ends at once. A removed worker gets no task and ends.
+ * check.c checks that no task is lost, and that no other task is charged.
  */
 #include <stdlib.h>
 #include <string.h>

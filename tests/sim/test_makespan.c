@@ -31,7 +31,7 @@ struct list {
     uint64_t ready_gap_ns; /* time from the setup of one worker to that of the next */
 };
 
-/* What a scheduler made of a list. */
+/* When the tasks of a list start. */
 struct timetable {
     uint64_t start_ns[MOST_TASKS]; /* by task, after the beginning */
     size_t order[MOST_TASKS];      /* the tasks, in the order in which they started */
@@ -65,7 +65,7 @@ static void enter(struct timetable *t, size_t id, uint64_t start_ns)
 
 /* --- the ideal scheduler --- */
 
-/* The task that starts first of those that have arrived and not started; list.n if there is none. */
+/* The task that must start next, among those that have arrived and not started; list.n: there is no such task. */
 static size_t first_waiting(const bool *started, uint64_t now)
 {
     size_t first = list.n;
@@ -227,7 +227,7 @@ static void open_rig(void)
         .crash_limit = 1,
         .setup_attempts = 1,
         .death_limit = 1,
-        .window_min = 3, /* for workers that load ahead; these do not */
+        .window_min = 3, /* applies only to workers that load ahead, so not here */
         .window_max = WINDOW_MAX,
         .batch_size = 1,
         .placement = GD_PLACE_DYNAMIC,

@@ -1,4 +1,4 @@
-"""GPUs that nobody uses (gpu_ids="free:1"), on simulated devices."""
+"""Unused GPUs (gpu_ids="free:1"), on simulated devices."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_two_runs_never_share():
     assert free_ids() == [0, 1]
 
 
-def test_a_run_waits_and_says_for_what():
+def test_a_run_reports_what_it_waits_for():
     held = Held("free")
     notes = []
 

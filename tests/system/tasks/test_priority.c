@@ -1,11 +1,11 @@
-/* In which order tasks start: in the order of the source, and those of a higher priority first. Also what else an item
- * says about its task: its own time limit. Tasks wait at gates, so the test decides when they end. */
+/* The order in which tasks start: higher priorities first, and in the order of the source within a priority. Also the
+ * time limit that an item can set for its task. Tasks wait at gates, so the test decides when they end. */
 #include "support/test.h"
 #include "support/world.h"
 
 enum { MOST = 4000 };
 
-/* What the source says about each task, besides its payload. */
+/* What the source sets for each task, besides its payload. */
 static struct {
     int priority;
     unsigned timeout_ms;
@@ -44,7 +44,7 @@ static void open_gate(const struct world *w, size_t task)
 
 /* --- the order of the source --- */
 
-/* Order is promised for tasks that last longer than a millisecond, so that is how long tasks last here. */
+/* The order is promised for tasks that last longer than a millisecond. So the tasks here last longer than that. */
 static void let_time_pass(void)
 {
     const uint64_t until = world_now_ms() + 3;
@@ -100,7 +100,8 @@ TEST(no_task_waits_behind_a_long_one)
 
 /* --- priorities --- */
 
-/* Holds all workers until every task was taken, then lets them run. The log is then that of the waiting tasks. */
+/* Holds all workers until every task was taken, then lets them run. After the first tasks, the log has the tasks that
+ * waited, in the order in which they started. */
 static void run_when_all_wait(struct world *w, unsigned n_workers)
 {
     world_launch(w);
@@ -224,7 +225,7 @@ TEST(a_time_limit_of_one_task)
     world_close(&w);
 }
 
-/* The task before it, and the task after it, on the same worker have no limit. */
+/* The tasks before and after it, on the same worker, have no limit. */
 TEST(a_time_limit_counts_from_the_start_of_its_task)
 {
     struct world w;
@@ -257,7 +258,7 @@ TEST(a_longer_time_limit_than_that_of_the_run)
     settings[0].timeout_ms = WORLD_ENDLESS_MS;
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
     world_launch(&w);
-    world_await(w.page, WC_CANCELLED, 1); /* it may have begun before the first task, or after it */
+    world_await(w.page, WC_CANCELLED, 1); /* the second task, which may have begun before the first */
     world_await(w.page, WC_ENTERED, 2);
     open_gate(&w, 0);
     CHECK_EQ(world_join(&w), 0);
@@ -267,8 +268,8 @@ TEST(a_longer_time_limit_than_that_of_the_run)
     world_close(&w);
 }
 
-/* A batch ends at the least limit of its tasks. Each is then run again alone, with its own limit. */
-TEST(the_least_time_limit_of_a_batch_counts)
+/* A batch ends at the shortest limit of its tasks. Each task is then run again alone, with its own limit. */
+TEST(the_shortest_time_limit_of_a_batch_counts)
 {
     struct world w;
     open_world(&w, 1);

@@ -116,7 +116,7 @@ TEST(the_best_connected_first)
     CHECK_STR(simulated("4,numa=0/1/0/1", "auto", 2), "0+2 1+3");
     CHECK_STR(simulated("8,switch=0/1/0/1/2/3/2/3", "auto", 2), "0+2 1+3 4+6 5+7");
     CHECK_STR(simulated("8,nvlink=0/0/1/1/1/1/0/0", "auto", 4), "0+1+6+7 2+3+4+5");
-    CHECK_STR(simulated("4,nvlink=-1/-1/0/0", "auto", 2), "0+1 2+3"); /* 2+3 was formed first, but 0+1 comes first */
+    CHECK_STR(simulated("4,nvlink=-1/-1/0/0", "auto", 2), "0+1 2+3"); /* 2+3 is formed first */
     /* NVLink is better than a switch, and a switch better than a node. */
     CHECK_STR(simulated("4,nvlink=-1/-1/5/5,switch=1/1/1/1", "0,1,2", 2), "0+1 | 2");
     CHECK_STR(simulated("3,nvlink=-1/0/0,switch=1/1/2,numa=0", "auto", 2), "1+2 | 0");

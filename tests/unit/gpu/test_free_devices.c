@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which devices are free, waiting for them, and what other runs see of it. Devices are simulated; processes are real.
+ * Which devices are free, how a run waits for free devices, and how its locks affect other runs. Devices are simulated,
+ * processes are real.
  */
 #include <sched.h>
 #include <stdatomic.h>
@@ -270,7 +271,7 @@ static void check_auto_works(void)
     gd__claim_close(&c);
 }
 
-static void check_free_never_ends(void)
+static void check_free_is_refused(void)
 {
     const struct gd__claim_ask ask = { .note = never };
     struct gd_devices *list = candidates("free:2");
@@ -285,7 +286,7 @@ TEST(a_task_may_use_the_device_that_its_own_run_holds)
     enter("2");
     struct gd__claim *held = claim_spec("free", "0 1");
     in_child(check_auto_works);
-    in_child(check_free_never_ends);
+    in_child(check_free_is_refused);
     gd__claim_close(&held);
 }
 
@@ -343,7 +344,7 @@ TEST(a_wait_ends_when_a_run_that_goes_on_releases_its_device)
     CHECK_CONTAINS(w.first, expected);
 }
 
-/* A process that holds both devices, or that only lives. */
+/* Starts a process that holds both devices, or one that only waits. */
 static pid_t start(bool holds)
 {
     int ready[2];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Locks on devices, in a directory that everybody can write to and that holds traps.
+ * Locks on devices, in a directory that every user can write to. It contains traps: links, FIFOs and other files that
+ * have the names of lock files.
  */
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -43,7 +44,7 @@ static int take_exclusive(void)
     return rc;
 }
 
-/* A process that holds a lock. It writes a byte when it does, and waits. */
+/* A process that holds a lock. It writes a byte when it has the lock, and then waits. */
 struct holder {
     pid_t pid;
     int go; /* closing it ends the process */
@@ -96,7 +97,7 @@ static void need_root(void)
 
 /* --- what a lock does --- */
 
-TEST(an_exclusive_lock_keeps_everybody_else_out_until_it_is_released)
+TEST(an_exclusive_lock_excludes_all_other_locks_until_it_is_released)
 {
     struct gd__device_lock mine = { 0 }, other = { 0 };
     enter();
@@ -108,7 +109,7 @@ TEST(an_exclusive_lock_keeps_everybody_else_out_until_it_is_released)
     gd__device_lock_release(&other);
 }
 
-TEST(shared_locks_keep_only_exclusive_ones_out)
+TEST(shared_locks_exclude_only_exclusive_locks)
 {
     struct gd__device_lock a = { 0 }, b = { 0 };
     enter();
@@ -121,7 +122,7 @@ TEST(shared_locks_keep_only_exclusive_ones_out)
     CHECK_EQ(take_exclusive(), 0);
 }
 
-TEST(locks_of_different_devices_do_not_meet)
+TEST(locks_of_different_devices_are_independent)
 {
     struct gd__device_lock a = { 0 }, b = { 0 };
     struct gd__lock_file_id busy;
@@ -132,7 +133,7 @@ TEST(locks_of_different_devices_do_not_meet)
     gd__device_lock_release(&b);
 }
 
-TEST(a_lock_file_is_empty_and_readable_for_everybody_whatever_the_umask)
+TEST(a_lock_file_is_empty_and_readable_for_all_users_whatever_the_umask)
 {
     struct stat s;
     enter();
@@ -206,7 +207,7 @@ TEST(left_over_files_are_used_again_and_do_not_pile_up)
     }
 }
 
-/* --- who holds it --- */
+/* --- the holder of a lock --- */
 
 TEST(the_holder_is_named_with_its_user_and_its_command)
 {
@@ -396,7 +397,7 @@ TEST(a_file_that_another_user_left_is_locked_too_but_not_changed)
     kill_holder(h);
 }
 
-TEST(removing_its_file_does_not_let_a_user_undo_the_locks_of_others)
+TEST(a_user_who_removes_a_lock_file_does_not_free_the_locks_of_others)
 {
     need_root();
     enter();
@@ -407,7 +408,7 @@ TEST(removing_its_file_does_not_let_a_user_undo_the_locks_of_others)
     kill_holder(h);
 }
 
-TEST(a_user_cannot_block_others_by_taking_all_their_descriptors)
+TEST(a_user_with_many_lock_files_does_not_use_up_the_descriptors_of_others)
 {
     const struct rlimit few = { .rlim_cur = 100, .rlim_max = 100 };
     need_root();
@@ -441,7 +442,7 @@ TEST(a_file_is_not_a_directory_for_locks)
     CHECK_EQ(gd__lock_directory_open(&place), GD_E_SYSTEM);
 }
 
-/* Runs check() as another user, in a process of its own. */
+/* Runs check() as another user, in a separate process. */
 static void as_nobody(void (*check)(void))
 {
     int status;
@@ -471,7 +472,7 @@ static void check_only_shared_works(void)
     CHECK_CONTAINS(gd_error_text(), "mode 1777");
 }
 
-TEST(without_write_access_an_exclusive_lock_fails_and_a_shared_one_respects_what_is_there)
+TEST(without_write_access_an_exclusive_lock_fails_and_a_shared_one_respects_existing_locks)
 {
     need_root();
     enter();
