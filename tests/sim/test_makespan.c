@@ -247,7 +247,7 @@ static void get_ready(void)
 {
     for (; next_ready() <= rig.now; rig.n_ready++)
         if (!rig.workers[rig.n_ready].gone)
-            CHECK_EQ(gd__sched_ready(&rig.sched, rig.now, rig.n_ready), 0);
+            CHECK_EQ(gd__sched_ready(&rig.sched, rig.now, rig.n_ready, 1), 0);
 }
 
 static void take_arrivals(void)
