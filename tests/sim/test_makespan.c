@@ -230,6 +230,7 @@ static void open_rig(void)
         .window_min = 3, /* applies only to workers that load ahead, so not here */
         .window_max = WINDOW_MAX,
         .batch_size = 1,
+        .concurrency = 1,
         .placement = GD_PLACE_DYNAMIC,
     };
     memset(&rig, 0, sizeof rig);
