@@ -70,8 +70,8 @@ static size_t share(double part, size_t width)
     return part > 0 && n == 0 ? 1 : n > width ? width : n;
 }
 
-/* The failed part of the bar. How much of the work has failed is not known, so the share of failed tasks among those
- * that passed is used. */
+/* The failed part of the bar. How much of the work has failed is not known. So the share of failed tasks among the
+ * tasks that have ended or were skipped is used. */
 static double bad_part(const struct page *p)
 {
     const struct gd_stats *a = p->s->stats;

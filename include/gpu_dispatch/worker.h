@@ -53,9 +53,9 @@
  *
  * Threads: setup, process, process_batch, begin and cleanup run on the worker's main thread. load runs on I/O threads.
  * interrupt and cancel run on a thread of the library. A function that takes a struct gd_result must be called on the
- * thread that was given this result. A worker with begin may pass it to any other thread; only one thread at a time may
- * use it. gd_task_cancelled(), gd_result_cancel_requested() and the functions that read from a struct gd_worker may be
- * called on any thread.
+ * thread that was given this result. A worker with begin may pass the result to any other thread, but only one thread
+ * at a time may use it. gd_task_cancelled(), gd_result_cancel_requested() and the functions that read from a struct
+ * gd_worker may be called on any thread.
  *
  * If one of your functions crashes, exits or hangs, only the current attempt is lost.
  */
@@ -223,18 +223,18 @@ void *gd_result_alloc_failed(struct gd_result *r, size_t size, const char *forma
 int gd_result_cancelled(struct gd_result *r);
 
 /* Finishes a task that begin has started. The result is what was set last: an empty success if nothing was set. Any
- * thread may call this, also within begin. After it, the result, the task and its payload must not be used. A second
- * call for the same task ends the process with an error message, as does a result that is not of a task in flight.
- * Returns 0, or GD_E_INVALID if r is NULL. */
+ * thread may call this, also within begin. After this call, the result, the task and its payload must not be used. A
+ * second call for the same task ends the process with an error message. So does a call for a result that does not
+ * belong to a task in flight. Returns 0, or GD_E_INVALID if r is NULL. */
 int gd_result_finish(struct gd_result *r);
 
 /* Returns true after the task of this result has reached its time limit. Then finish it with gd_result_cancelled(). A
  * worker that does not finish the task within the grace period is killed. Works with process too. */
 bool gd_result_cancel_requested(const struct gd_result *r);
 
-/* Sends data as a part of the task's result while the task goes on. The data is copied. May be called any number of
- * times before the task is finished, and waits if the dispatcher is behind. Does not change the result. Not available
- * in load and process_batch. */
+/* Sends data as a part of the task's result while the task is running. The data is copied. May be called any number of
+ * times before the task is finished. Waits until the dispatcher has room for the data. Does not change the result. Not
+ * available in load and process_batch. */
 int gd_result_partial(struct gd_result *r, const void *data, size_t size);
 
 #if defined(__GNUC__)

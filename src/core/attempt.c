@@ -54,7 +54,7 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
 
 /* --- results --- */
 
-/* Updates the mean duration of the worker's tasks. The number of tasks it is handed changes only once that mean has
+/* Updates the mean duration of the worker's tasks. The number of tasks that it is handed changes only if the mean has
  * moved by a quarter. */
 void gd__note_mean(struct gd__sched *s, unsigned i, uint64_t per_task_ns)
 {

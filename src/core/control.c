@@ -1,6 +1,6 @@
 /* Requests from outside while the run goes on: pause, cancel one task, change the time limit, add and remove workers.
  *
- * A task that a worker has begun stays with it. Everything that it has not begun can be taken back at once. So a pause
+ * A task that a worker has begun stays with it. Tasks that it has not begun can be taken back at once. So a pause
  * starts nothing more, a waiting task that is cancelled never starts, and a worker that is removed ends with the tasks
  * that it has begun.
  *
@@ -16,8 +16,8 @@ static bool is_ending(const struct gd__sched *s)
 
 /* --- pause --- */
 
-/* A task that was asked to stop stays, even if it has not begun: the worker would take another task at its position for
- * the one that must stop. */
+/* A task that was asked to stop is not taken back, even if it has not begun. Otherwise another task could get its
+ * position, and the worker would stop that task instead. */
 void gd__window_give_back(struct gd__sched *s, uint64_t now, unsigned i, uint64_t keep)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -178,7 +178,8 @@ static bool is_last(const struct gd__sched *s)
     return n == 1;
 }
 
-/* How much is lost if w is removed: first one without a process, then one that does nothing, then one with few tasks. */
+/* The worker with the least cost is removed first: one without a process, then one in setup, then one with few tasks.
+ */
 static uint64_t removal_cost(const struct gd__sched_worker *w)
 {
     if (gd__has_no_process(w->state) || w->state == GD_WORKER_KILLING)
@@ -186,7 +187,8 @@ static uint64_t removal_cost(const struct gd__sched_worker *w)
     return w->state == GD_WORKER_STARTING ? 1 : 2 + gd__load(w);
 }
 
-/* The worker of the device that is removed first; of several, the last. -1: none is in use. */
+/* Returns the worker of the device that is removed first. If several have the same cost, it is the last one. -1: no
+ * worker of the device is in use. */
 static int choose_removal(const struct gd__sched *s, unsigned device)
 {
     int best = -1;

@@ -1,14 +1,14 @@
-/* Tasks in flight: begun by a worker and not finished. A worker that announced a concurrency of more than 1 holds
- * several of them and finishes them in any order. A worker without (concurrency 1) never gets here: attempt.c has its
- * rules.
+/* Tasks in flight: begun by a worker and not finished. A worker that announced a concurrency of more than 1 has several
+ * of them and finishes them in any order. This file is only for such workers. attempt.c has the rules for a worker with
+ * concurrency 1.
  *
  * Such a worker has places, numbered from 0, and a task occupies one from its begin to its finish. The worker chooses
  * the place. Tasks begin in the order of positions, so a begun task leaves the window, whose head is then the first
  * task that is not known to have begun.
  *
- * Each task in flight has its own deadline, for which its own timer is used. It is asked to stop alone. If the worker
- * does not let go of it within the grace period, the process is killed. Then that task has timed out, and the others in
- * flight run again uncharged.
+ * Each task in flight has its own deadline and timer. At the deadline, only this task is asked to stop. If the worker
+ * does not finish it within the grace period, the process is killed. Then this task has timed out, and the other tasks
+ * in flight are run again uncharged.
  *
  * If the process dies with several tasks in flight, none is charged, and each is a suspect. After its first such death
  * a task runs again like any other. After its second it runs alone, on the same worker, while the other workers go on.
@@ -30,7 +30,7 @@ static void enter(struct gd__sched *s, unsigned i, uint32_t slot, unsigned place
         w->busy_since = start_ns;
 }
 
-/* The task is no longer in flight. It is in no list and has no state yet: the caller decides. */
+/* Takes a task out of flight. The caller must then set its state and put it into a list. */
 static void leave(struct gd__sched *s, uint64_t now, unsigned i, unsigned place)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -118,7 +118,7 @@ void gd__inflight_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
         gd__worker_kill(s, now, i, t->cancel_asked ? GD__KILL_CANCELLED : GD__KILL_TIMEOUT);
         return;
     }
-    /* A limit that was lowered takes no time off the grace period. */
+    /* If the limit was lowered, the grace period does not begin before that. */
     const uint64_t deadline = gd__max64(gd__after(t->begin_ns, gd__limit_of(s, t)), s->limit_since);
     gd__inflight_ask_to_stop(s, now, slot, gd__max64(gd__after(deadline, s->config.cancel_grace_ns), now));
 }
@@ -159,7 +159,8 @@ static void note_duration(struct gd__sched *s, unsigned i, const struct gd__outc
     gd__note_mean(s, i, s->workers[i].last_ns + 1);
 }
 
-/* The task did not fit beside the others. It is run again uncharged, and the worker gets fewer at once. */
+/* The worker ran out of memory while other tasks were in flight. The task is run again uncharged, and the worker gets
+ * fewer tasks at once. */
 static void end_beside_others(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];

@@ -169,7 +169,7 @@ uint64_t gd__shortage_delay(struct gd__sched_worker *w);                /* until
 uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
-/* An attempt on w took that long for each task. */
+/* Reports how long an attempt on w took for each task. */
 void gd__note_mean(struct gd__sched *s, unsigned w, uint64_t per_task_ns);
 void gd__attempt_settled(struct gd__sched *s, unsigned w, const struct gd__outcome *o); /* what w has shown with it */
 /* Decides what the end of an attempt means for its task. asked: the task was asked to stop. */
@@ -204,13 +204,13 @@ void gd__update_hunger(struct gd__sched *s, unsigned w);
 /* order.c */
 /* The first position from which on tasks may be taken back from w. */
 uint64_t gd__first_spare(const struct gd__sched *s, const struct gd__sched_worker *w);
-/* The same for an idle worker to take. Tasks for which w has free places are about to begin, and stay. */
+/* The same, if the tasks go to an idle worker. Tasks for which w has free places are about to begin, so they stay. */
 static inline uint64_t gd__first_to_share(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
     const uint64_t first = gd__first_spare(s, w);
     return w->concurrency > 1 && w->places > w->n_flight ? gd__max64(first, w->head + w->places - w->n_flight) : first;
 }
-/* Whether w may hold tasks from there on that it has not begun. */
+/* Whether w may hold tasks from that position on that it has not begun. */
 bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w);
 /* Takes back the tasks from position keep on that w has not begun. They wait again. False: w has begun all of them. */
 bool gd__window_take_spare(struct gd__sched *s, unsigned w, uint64_t keep);

@@ -56,7 +56,7 @@ void gd__sched_loads(struct gd__sched *s, unsigned i, bool loads)
     gd__update_target(s, i);
 }
 
-/* Whether a worker that has tasks is to be handed more. A free place is filled at once. */
+/* Whether a worker that has tasks should be handed more. A free place is filled at once. */
 static bool is_hungry(const struct gd__sched_worker *w, uint64_t load)
 {
     if (w->concurrency == 1)
@@ -268,7 +268,7 @@ static bool may_start(struct gd__sched *s, uint64_t now)
     return true;
 }
 
-/* Hands a suspect to a worker without tasks. True: the worker is to be handed no other task. */
+/* Hands a suspect to a worker without tasks. Returns true if the worker must get no other task. */
 static bool hand_solo(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];

@@ -65,8 +65,8 @@ struct gd__task {
     uint64_t waiting_since;
     uint64_t timeout_ns;     /* its own time limit; 0: that of the run */
     uint64_t first_start_ns; /* start of the first attempt that has ended; 0: no attempt has ended */
-    uint64_t position;       /* while in flight: its position in its worker's ring, */
-    uint64_t begin_ns;       /* and when it began */
+    uint64_t position;       /* while in flight: its position in its worker's ring */
+    uint64_t begin_ns;       /* while in flight: when it began */
     uint32_t next, child;    /* in the list or heap it is on */
     uint32_t attempt;        /* how often it was started */
     uint32_t crashes;

@@ -194,7 +194,7 @@ struct gd__result_header {
     _Atomic uint64_t loading;  /* load() was called for all positions below this; 0 without load() */
     _Atomic uint64_t start_ns; /* when position started - 1 was started */
     alignas(GD__LINE) _Atomic uint32_t sleeping; /* not 0: the worker sleeps on its bell */
-    _Atomic uint32_t wants_room;                 /* 1: it waits for room for results (in flight mode: also for it) */
+    _Atomic uint32_t wants_room;                 /* 1: it waits for room for results, and perhaps for other events */
     _Atomic uint32_t bell_kind;                  /* enum gd__bell_kind */
 };
 _Static_assert(sizeof(struct gd__result_header) <= GD__PAGE, "result header fits its page");

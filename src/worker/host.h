@@ -136,7 +136,7 @@ struct gd_worker {
     pthread_mutex_t bytes_lock; /* used only with a loader or in flight */
 
     unsigned announced;                  /* gd_worker_set_concurrency(); 0: not called */
-    bool in_setup;                       /* it may be called */
+    bool in_setup;                       /* gd_worker_set_concurrency() may be called */
     _Atomic(struct gd__flight *) flight; /* NULL: no begin(), or setup is not over */
 
     /* The first position that is being processed, or whose load the main thread waits for. If there is an interrupt(),

@@ -41,7 +41,7 @@ void gd__flight_cancel_one(struct gd_worker *w, struct gd__flight_entry *e)
         gd__flight_post(gd__flight_of(w), &e->finished);
 }
 
-/* Leaves it to the main thread if begin() is running. Returns false if it is not running. */
+/* If begin() is running, leaves the call of cancel() to the main thread and returns true. */
 static bool is_due_after_begin(struct gd__flight_entry *e)
 {
     unsigned state = atomic_load(&e->state);

@@ -1,8 +1,8 @@
 /* Finishing tasks in flight, from any thread.
  *
- * Only the main thread writes records, so other threads post to it what they have finished. A partial result is posted
- * too. Each entry has one place for a partial result, so a thread that sends the next one first waits until the main
- * thread has committed the last. This bounds the memory.
+ * Only the main thread writes records. Other threads post the tasks that they have finished, and the main thread
+ * commits them. A partial result is posted too. Each entry has room for one partial result. So before a thread sends
+ * the next one, it waits until the main thread has committed the last one. This bounds the memory.
  */
 #include <errno.h>
 #include <stdarg.h>

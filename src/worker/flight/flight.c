@@ -1,7 +1,7 @@
 /* The loop of a worker with tasks in flight. Only the main thread runs it.
  *
- * It begins tasks while there are places and tasks, and commits what was posted. If there is nothing to do, it sleeps
- * until the dispatcher rings (a socket) or another thread posts something (an eventfd).
+ * It begins tasks while there are free places and tasks, and commits the posts of other threads. If there is nothing to
+ * do, it sleeps until the dispatcher rings (a socket) or another thread posts something (an eventfd).
  *
  * A STARTED record is committed, and the dispatcher woken for it, before begin() is called. So the dispatcher knows
  * which tasks had begun if begin() crashes, and can limit their time.
@@ -237,7 +237,7 @@ static bool can_begin(struct gd_worker *w, const struct gd__flight *f)
     return f->claimed ? may_begin(w, f) : gd__port_poll(&w->port);
 }
 
-/* What a wait ends for. */
+/* Which events end a wait: released room and posts, or every event. */
 enum wait_for { WAIT_ROOM, WAIT_ANY };
 
 static bool has_work(struct gd_worker *w, struct gd__flight *f, enum wait_for what)

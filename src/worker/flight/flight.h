@@ -19,7 +19,8 @@
  *   begins: BEGINNING --begin returns--> HELD --gd_result_finish()--> HELD FINISHED --result committed--> free
  *
  * gd_result_finish() posts a HELD entry to the main thread, except if cancel() is running for it. In that case the
- * thread that called cancel() posts it. If begin() is running, nobody posts it: the main thread looks after begin().
+ * thread that called cancel() posts the entry. If begin() is running, the entry is not posted: the main thread checks
+ * it when begin() has returned.
  *
  * Only the main thread uses the rings and the port. Other threads post entries to it, and write to an eventfd if it
  * sleeps. Posts are a list with one lock-free operation for adding, and are committed in the order of posting.
@@ -48,11 +49,11 @@ struct gd__post {
 };
 
 struct gd__flight_entry {
-    struct gd__entry e; /* first, so that a pointer to it is also a pointer to this */
+    struct gd__entry e; /* first, so that a pointer to e is also a pointer to this struct */
     _Atomic unsigned state;
     uint16_t place;
     uint64_t finished_ns; /* not e.end_ns, which the main thread reads when it commits a partial result */
-    bool cancel_called;   /* only the thread that set CANCELLING, or cleared everything, may use it */
+    bool cancel_called;   /* used only by the thread that set CANCELLING, or cleared all bits */
     alignas(16) unsigned char payload[GD__INLINE_MAX];
     struct gd__post finished, partial;
     struct gd_result part; /* the bytes of the partial result that is posted */
@@ -66,7 +67,7 @@ struct gd__flight {
     unsigned concurrency;
     bool serial; /* concurrency is 1 */
 
-    /* The main thread's own. */
+    /* Used only by the main thread. */
     pthread_t main_thread;
     unsigned in_flight;
     bool claimed;        /* position port.next - 1 is claimed and not begun */
@@ -121,7 +122,7 @@ _Noreturn void gd__flight_misuse(const char *format, ...) __attribute__((format(
 /* room.c; what result.c uses is in host.h */
 void gd__flight_room_init(struct gd__flight *f); /* on the main thread */
 void gd__flight_room_released(
-    struct gd_worker *w); /* frees what the dispatcher has released, and tells those waiting */
+    struct gd_worker *w); /* frees the blocks that the dispatcher has released, and wakes waiting threads */
 
 /* cancel.c */
 bool gd__flight_is_cancelled(const struct gd_worker *w, const struct gd__flight_entry *e);

@@ -4,8 +4,8 @@
  * While a thread waits, the main thread sleeps with wants_room, and signals `changed` when `released` has moved. If the
  * main thread itself needs room, inside begin(), it commits what other threads post while it waits.
  *
- * Waiting would last for ever if all room belongs to results that are not finished, and every thread that allocated one
- * of them waits for room. Then the allocation fails. Threads have numbers, so that this can be noticed.
+ * If all room belongs to results that are not finished, and every thread that allocated one of them waits for room,
+ * they would wait for ever. Then the allocation fails. Threads have numbers, so that this case can be recognised.
  */
 #include <string.h>
 
@@ -54,7 +54,7 @@ static bool is_waiting(const struct gd__flight *f, unsigned thread)
     return false;
 }
 
-/* Whether the room that this entry uses will become free although the waiting threads wait. */
+/* Whether the room of this entry will become free without the threads that are waiting now. */
 static bool will_free(const struct gd__flight *f, const struct gd__flight_entry *e)
 {
     const unsigned state = atomic_load(&e->state);
@@ -98,7 +98,7 @@ static bool wait_once(struct gd_worker *w, struct gd__flight *f)
         gd__flight_await_room(w);
         pthread_mutex_lock(&w->bytes_lock);
     } else if (waits) {
-        gd__flight_wake(f); /* so that it asks the dispatcher to report releases */
+        gd__flight_wake(f); /* so that the main thread asks the dispatcher to report releases */
         pthread_cond_wait(&f->changed, &w->bytes_lock);
     }
     unlink_waiter(f, &me);
@@ -143,5 +143,5 @@ void gd__flight_drop_room(struct gd_result *r)
         pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&w->bytes_lock);
     if (waited_for)
-        gd__flight_wake(f); /* the main thread may be one of those who wait */
+        gd__flight_wake(f); /* the main thread may be waiting too */
 }
