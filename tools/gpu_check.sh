@@ -44,7 +44,7 @@ torch_stream() { # the same with workers that keep their model: 4,000 tasks on 1
         [ "$(grep -c '"visible": *1' "$logs/stream.jsonl")" -eq 4000 ] || return 1
     done
 }
-free_gpus() { # a run waits for a process that computes, however little memory that uses; kill -9 frees what a run held
+free_gpus() { # a run waits for the end of any process that computes; after kill -9 of a run its GPUs are free
     local run line begun="$logs/free.begun" said="$logs/free.said" n
     export GPU_DISPATCH_LOCKS=$logs
     n=$("$command" gpus --gpus free --json | grep -o '"id"' | wc -l)

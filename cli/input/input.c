@@ -127,7 +127,7 @@ static int unwrap(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
-/* Reads what a line of JSON says about its own task. */
+/* Reads the settings that a line of JSON has for its task. */
 static int read_settings(const struct cli_input *in, const char *data, size_t size, struct cli_task_settings *out)
 {
     *out = (struct cli_task_settings){ 0 };

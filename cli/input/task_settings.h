@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a line of JSON says about its own task, in the member "gpu_dispatch":
+ * Settings of a single task, in the member "gpu_dispatch" of a line of JSON:
  *
  *     {"file":"a.wav","gpu_dispatch":{"priority":2,"timeout":"30s"}}
  *
@@ -16,11 +16,11 @@
 
 struct cli_task_settings {
     int priority;
-    unsigned timeout_ms; /* 0: that of the run */
+    unsigned timeout_ms; /* 0: the time limit of the run */
 };
 
-/* Reads the settings of a line. Without that member, or if the line is not a JSON object, all are 0. Returns 0, or -1
- * with gd__fail_text(). */
+/* Reads the settings of a line. If the line is not a JSON object or has no such member, all settings are 0. Returns 0,
+ * or -1 with gd__fail_text(). */
 int cli_task_settings_read(struct cli_task_settings *out, const char *line, size_t size);
 
 #endif

@@ -41,8 +41,8 @@ struct cli_figures {
     double part;    /* the part of the work that is done, 0 to 1 */
 };
 
-/* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. Of the snapshot, only
- * the statistics, the time and the work are used. */
+/* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. Uses only the
+ * statistics, the time and the work of the snapshot. */
 void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct view_history *h);
 
 /* Lays out one line without a newline, at most width columns. A pure function. Returns the line's length. */

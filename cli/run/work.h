@@ -26,8 +26,8 @@ struct cli_work {
     uint64_t done, total;
 };
 
-/* The total work is that of all files, in units of unit. All arguments are borrowed. Returns 0, or -1 with
- * gd__fail_text(). */
+/* The work of a file is its size times `unit`. The total is the work of all files. All arguments are borrowed. Returns
+ * 0, or -1 with gd__fail_text(). */
 int cli_work_open(struct cli_work *w, struct gd_dispatcher *d, const struct gd_files *files, double unit);
 
 /* Called in the source: the next task has this weight. */

@@ -80,7 +80,7 @@ static int check_language(const struct work *w)
     return 0;
 }
 
-/* Refuses what is not a regular file. A pipe, for example, may never end. */
+/* Accepts only a regular file. A pipe, for example, may never end. */
 static int check_vad(const char *path)
 {
     struct stat st;

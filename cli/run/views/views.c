@@ -40,7 +40,7 @@ static void show_map(const struct cli_running *r)
     gd_devices_close(&devices);
 }
 
-/* The figures are those of the last event. With long tasks, that may be hours ago. The time is the current one. */
+/* The figures are from the last event. If tasks are long, this may be hours ago. The time is the current time. */
 static int stats_now(void *user, struct gd_snapshot *out, struct gd_stats *s)
 {
     struct cli_running *r = user;
