@@ -73,7 +73,7 @@ TEST(json_lines)
     check_lines("{\"a\": 1}\n\n  \r\n5\n", 16, "[{\"a\": 1}]\n[5]\n", CLI_FORMAT_JSONL, false);
 }
 
-/* What the next task of the input says about itself. */
+/* Checks the settings of the next task of the input. */
 static void check_settings(struct cli_input *in, int priority, unsigned timeout_ms)
 {
     struct gd_item item = { .priority = -100 };

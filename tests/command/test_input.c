@@ -75,7 +75,7 @@ TEST(json_lines_with_time_limits)
     CHECK_CONTAINS(r.err, "timed out after 0.2s");
 }
 
-/* The lines before a bad one are processed, and the error message has its number. */
+/* The lines before the bad line are processed, and the error message has the number of the bad line. */
 TEST(json_lines_with_bad_settings)
 {
     static const struct {

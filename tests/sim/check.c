@@ -16,12 +16,14 @@ static bool on_time(const struct sim *s)
 
 /* The most tasks that a worker may hold. The first row that applies counts.
  *
+ *   several tasks in flight                   its places; if the tasks are short or there is one worker, and tasks have
+ *                                             no priorities, also window_max tasks behind them
  *   tasks have priorities                     a batch
  *   a window is configured                    the window; at least a batch
  *   tasks are short, or there is one worker   two batches, and as many tasks as take 200 us
  *   otherwise                                 a batch
  *
- * If the workers load tasks ahead, it is at least window_min, except in the second row. */
+ * If the workers load tasks ahead, it is at least window_min in the second row and in the last two. */
 static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
 {
     const struct gd__sched_config *c = &s->plan.config;

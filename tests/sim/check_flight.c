@@ -24,7 +24,7 @@ void check_flight_result(struct sim *s, unsigned w, const struct gd__task *t, co
     if (s->sched.stopping)
         task->after_stop = true;
     else if (failure == GD_FAILURE_OUT_OF_MEMORY && worker->n_flight > 1 && !asked)
-        return; /* beside others: not charged */
+        return; /* other tasks were in flight, so this one is not charged */
     else if (m->outcome.shortage && !asked)
         return;
     else if (failure != GD_FAILURE_DEVICE_LOST && !asked && m->outcome.by_stop_signal &&
@@ -140,7 +140,7 @@ void check_flight(struct sim *s, unsigned w)
             continue;
         n++;
         SIM_MUST(s, t->worker == (int)w, "task %llu is in flight on two workers", LLU(t->id));
-        SIM_MUST(s, !t->solo || gd__load(worker) == 1, "task %llu: a suspect has company", LLU(t->id));
+        SIM_MUST(s, !t->solo || gd__load(worker) == 1, "task %llu is a suspect, but does not run alone", LLU(t->id));
         if (worker->state != GD_WORKER_KILLING && s->plan.late_ns == 0 && !s->plan.freeze_at && !t->asked_to_stop)
             SIM_MUST(s, gd__max64(gd__after(t->begin_ns, limit_of(s, t->id)), s->limit_changed_at + 1) > s->now,
                      "task %llu is past its deadline", LLU(t->id));

@@ -92,7 +92,7 @@ void flight_begin(struct sim *s, unsigned w)
     const enum sim_task_kind kind = sim_task_kind(s, slot.task_id);
     const unsigned place = free_place(s, p);
     struct sim_task *t = &s->tasks[slot.task_id];
-    SIM_MUST(s, p->n_flight == 0 || (!slot.solo && !a_suspect_runs(p)), "task %llu: a suspect has company",
+    SIM_MUST(s, p->n_flight == 0 || (!slot.solo && !a_suspect_runs(p)), "task %llu runs beside a suspect",
              (unsigned long long)slot.task_id);
     p->flight[place] = (struct sim_flight){ .used = true, .position = p->started, .slot = slot, .start_ns = s->now };
     p->n_flight++;

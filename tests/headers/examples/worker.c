@@ -28,7 +28,7 @@ static int dispatch(void)
     return gd_run(&o) == 0 && n_done == 3 ? 0 : 1;
 }
 
-/* The engine of the second example: it does each request on a thread of its own. */
+/* The engine of the second example. It processes each request on a separate thread. */
 typedef void done_fn(void *request, const char *text, size_t size);
 static done_fn *engine_done;
 

@@ -474,7 +474,7 @@ static void on_signal(int number)
     signalled = 1;
 }
 
-/* The signal is sent after the last question before a sleep has been answered, as far as the answer goes. */
+/* Sends a signal after the answer to the last question before a sleep is fixed. So the answer does not include it. */
 static int signal_after_the_answer(void *user, const char *message)
 {
     const int answer = signalled;

@@ -586,7 +586,7 @@ TEST(a_worker_that_does_not_read_its_socket_does_not_block_the_dispatcher)
     CHECK_GT(socket_rings(), 0);
     gd__fd_close(&p.task_bell);
     gd__fd_close(&c.task_bell_theirs);
-    gd__channel_ring(&c, 1); /* nobody listens: no signal, no error */
+    gd__channel_ring(&c, 1); /* nothing reads the socket: no signal, no error */
 }
 
 TEST(a_worker_waits_for_its_socket)

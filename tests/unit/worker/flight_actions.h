@@ -109,7 +109,7 @@ static void send_parts(const struct job *j)
     echo_and_finish(j);
 }
 
-/* One thread holds the room that it needs. */
+/* Allocates for two tasks on one thread. The first allocation takes the room that the second one needs. */
 static void run_out(const struct job *b)
 {
     struct job a;

@@ -37,7 +37,7 @@ TEST_UNUSED static void note_start(void)
         flight.most_flying = flight.in_flight;
 }
 
-/* Reads one record and checks it against what is known. Returns its kind; 0: the worker has ended. */
+/* Reads one record and checks it against the records before it. Returns its kind; 0: the worker has ended. */
 TEST_UNUSED static int step(void)
 {
     const int kind = next();

@@ -173,7 +173,7 @@ TEST(misuse_ends_the_process_with_a_message)
 /* ---- dying ---- */
 
 #ifdef GD_TEST_HOOKS
-/* Six tasks of which each finishes in its turn. Dies at the third passage of the point. */
+/* Runs six tasks that finish one after the other. The worker dies when it reaches the kill point for the third time. */
 static void die_at(const char *point, unsigned starts, uint64_t progress_started, unsigned results)
 {
     char spec[64];
