@@ -48,7 +48,7 @@ struct gd_journal;
 #define GD_PRIORITY_MIN (-4)
 #define GD_PRIORITY_MAX 3
 
-/* The payload of one task. The library makes the struct and the source fills it. */
+/* A task from the source. The library makes the struct and the source fills it. */
 struct gd_item {
     const void *data;  /* the payload; copied when the source returns. Do not set it after gd_item_alloc(). */
     size_t size;       /* may be 0 */
@@ -78,7 +78,7 @@ int gd_item_error(struct gd_item *item, const char *format, ...) GD_PRINTF(2, 3)
 enum gd_failure {
     GD_FAILURE_NONE = 0,
     GD_FAILURE_ERROR = 1,         /* the worker reported an error, for example with gd_result_error() */
-    GD_FAILURE_TIMEOUT = 2,       /* the task ran longer than task_timeout_ms */
+    GD_FAILURE_TIMEOUT = 2,       /* the task ran longer than its time limit */
     GD_FAILURE_CRASH = 3,         /* the task killed its worker crash_limit times */
     GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker ran out of memory with this task alone, not in a batch */
     GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported that its device is lost: gd_result_device_lost() */
@@ -186,7 +186,7 @@ struct gd_options {
     uint64_t model_bytes;     /* the device memory that a worker needs; used if workers_per_gpu is 0 */
     bool any_cpu;       /* true: workers run on any CPU; false: on the CPUs near their device, if those are known */
     const char *plugin; /* path of a worker plugin; NULL: this program is the worker too (gd_worker_main) */
-    char *const *worker_argv; /* or another program that calls gd_worker_main; NULL-terminated */
+    char *const *worker_argv; /* another worker program, which calls gd_worker_main, with arguments; NULL-terminated */
     const char *const *env;   /* extra NAME=value strings for the workers; NULL-terminated, or NULL */
     const void *setup_args;   /* passed to setup in every worker */
     size_t setup_args_size;
@@ -212,7 +212,7 @@ struct gd_options {
     unsigned retry_delay_ms;  /* default 100: delay before the first retry; doubles with each retry, up to a minute */
     unsigned crash_limit;     /* default 3: a task that has killed its worker this many times fails */
     unsigned start_gap_ms;    /* minimum time between the starts of two tasks; if set, workers get one task at a time */
-    unsigned window;          /* how many tasks a worker is given ahead; 0: chosen by how long tasks take */
+    unsigned window;          /* how many tasks a worker is given ahead; 0: this depends on how long tasks take */
     bool ordered;             /* report tasks in the order of the source */
     bool retry_timeouts;      /* true: retry a task after a timeout, as after an error; false: a timeout is final */
     enum gd_placement placement;
@@ -288,15 +288,15 @@ struct gd_options {
     bool ignore_gpu_locks;
 
     /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
-     * out, or which devices the call waits for ("free"); the second is repeated whenever it changes. During the wait,
-     * this is also called with message = NULL: before each sleep, and after each signal handler that ran on this
-     * thread. Return 0 to continue. Any other value ends the call with GD_E_INTERRUPTED. If the callback is NULL, only
-     * gd_launch_run() reports the messages: it prints them to standard error. */
+     * out, or which devices the call waits for ("free"). The message about the wait is repeated whenever it changes.
+     * During the wait, this is also called with message = NULL: before each sleep, and after each signal handler that
+     * ran on this thread. Return 0 to continue. Any other value ends the call with GD_E_INTERRUPTED. If this is NULL,
+     * the messages are dropped, but gd_launch_run() prints them to standard error. */
     int (*on_device_note)(void *user, const char *message);
 
     /* When this descriptor (an eventfd or a pipe) becomes readable, gd_dispatcher_open() stops waiting for free devices
-     * and returns GD_E_INTERRUPTED. So another thread can end the wait. The descriptor is borrowed and not read. 0:
-     * none. */
+     * and returns GD_E_INTERRUPTED. So another thread can end the wait. The descriptor is borrowed and not read. 0: no
+     * descriptor. */
     int wait_stop_fd;
 };
 
@@ -319,8 +319,8 @@ void gd_options_init(struct gd_options *o, size_t size);
  * of gd_dispatcher_run(). */
 int gd_run(const struct gd_options *o);
 
-/* Makes a dispatcher: checks and copies the options, and starts no process yet. Returns 0 or a negative code. Release
- * with gd_dispatcher_close(). */
+/* Makes a dispatcher: checks and copies the options, and locks the devices. If gpus is "free" or "free:N", waits until
+ * enough devices are free. Starts no process yet. Returns 0 or a negative code. Release with gd_dispatcher_close(). */
 int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
 
 /* Runs until the source has ended and every task is final. A dispatcher can be run once. Returns 0 if the run ended
@@ -365,7 +365,7 @@ struct gd_stats {
                            is skipped + completed + failed + timeouts. */
     uint64_t taken;          /* tasks taken from the source so far */
     uint64_t pending;        /* tasks taken that wait for a worker */
-    uint64_t running;        /* tasks being processed: at most one (or one batch) per worker */
+    uint64_t running;        /* tasks being processed: of each worker one task, one batch, or its tasks in flight */
     uint64_t completed;      /* tasks reported to on_success */
     uint64_t failed;         /* tasks reported to on_error */
     uint64_t timeouts;       /* tasks reported to on_timeout */

@@ -57,7 +57,7 @@
  * at a time may use it. gd_task_cancelled(), gd_result_cancel_requested() and the functions that read from a struct
  * gd_worker may be called on any thread.
  *
- * If one of your functions crashes, exits or hangs, only the current attempt is lost.
+ * If one of your functions crashes, exits or hangs, only the attempts that run in this process are lost.
  */
 #ifndef GPU_DISPATCH_WORKER_H
 #define GPU_DISPATCH_WORKER_H
