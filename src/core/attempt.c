@@ -23,8 +23,10 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
         const bool started = p - 1 - head < blamed;
         t->attempt += started;
         if (t->cancel_asked) {
+            w->death_charged |= started && guilty; /* nobody is to blame */
             gd__task_cancel(s, slot);
         } else if (started && guilty) {
+            gd__death_charge(s, i, t);
             if (o->failure == GD_FAILURE_TIMEOUT)
                 gd__task_timed_out(s, now, slot, o);
             else

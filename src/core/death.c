@@ -1,7 +1,8 @@
 /* The death of a worker's process: what happens to its tasks, and whether the worker gets another process.
  *
- * attempt.c decides which of its tasks are charged. A worker that dies often without finishing a task is given up. Any
- * other worker is started again, after a delay that doubles with each death in a row.
+ * attempt.c decides which of its tasks are charged. A worker that dies often without finishing a task is given up,
+ * unless its tasks explain the deaths (sched.h). Any other worker is started again, after a delay that doubles with
+ * each death in a row.
  */
 #include <signal.h>
 #include <string.h>
@@ -19,10 +20,40 @@ static uint64_t restart_delay(const struct gd__sched *s, unsigned deaths)
     return gd__min64(s->config.restart_delay_ns << doublings, RESTART_DELAY_MAX);
 }
 
+/* Deaths in a row that count. */
+static unsigned count_deaths(const struct gd__sched_worker *w)
+{
+    return w->deaths_in_row + w->n_charged;
+}
+
+void gd__death_charge(struct gd__sched *s, unsigned i, struct gd__task *t)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    t->killed = t->killed == -1 || t->killed == (int32_t)i ? (int32_t)i : GD__KILLED_SEVERAL;
+    if (w->n_charged == GD__CHARGED_MOST)
+        return; /* it counts, whatever becomes of the task */
+    w->charged[w->n_charged++] = t->id;
+    w->death_charged = true;
+}
+
+void gd__death_explained(struct gd__sched *s, const struct gd__task *t)
+{
+    if (t->killed != GD__KILLED_SEVERAL && s->n_alive > 1)
+        return;
+    for (unsigned i = 0; i < s->config.n_workers; i++) {
+        struct gd__sched_worker *w = &s->workers[i];
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < w->n_charged; k++)
+            if (w->charged[k] != t->id)
+                w->charged[n++] = w->charged[k];
+        w->n_charged = n;
+    }
+}
+
 static void start_again(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t delay = restart_delay(s, w->setup_tries + w->deaths_in_row);
+    const uint64_t delay = restart_delay(s, w->setup_tries + count_deaths(w));
     w->restarts++;
     s->counts.restarts++;
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING);
@@ -54,9 +85,10 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
     if (in_setup) {
         setup_over = ++w->setup_tries >= s->config.setup_attempts;
     } else if (w->productive) {
-        w->deaths_in_row = 0;
+        w->deaths_in_row = w->n_charged = 0;
     } else {
-        w->given_up = w->given_up || ++w->deaths_in_row >= s->config.death_limit;
+        w->deaths_in_row += !w->death_charged;
+        w->given_up = w->given_up || count_deaths(w) >= s->config.death_limit;
     }
     const bool out = w->given_up || setup_over;
     if (setup_over && !w->given_up)
@@ -126,6 +158,7 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     s->counts.crashes += !expected && !o.by_stop_signal && !d->shortage;
     w->given_up = w->given_up || is_lost;
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
+    w->death_charged = w->kill_reason == GD__KILL_CANCELLED; /* then no task and no worker is to blame */
     if (w->concurrency > 1)
         gd__inflight_reclaim(s, now, i, d->started, &o);
     else

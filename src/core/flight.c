@@ -226,14 +226,20 @@ static void suspect(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot
 static void end_by_death(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, unsigned n,
                          const struct gd__outcome *o)
 {
-    const struct gd__sched_worker *w = &s->workers[i];
+    struct gd__sched_worker *w = &s->workers[i];
     const bool innocent = gd__is_innocent_kill(w->kill_reason);
+    const bool too_slow = w->kill_reason == GD__KILL_TIMEOUT && slot == w->guilty;
+    const bool alone = n == 1 && !innocent && w->kill_reason != GD__KILL_TIMEOUT;
     struct gd__outcome own = *o;
     s->tasks[slot].attempt++;
     own.start_ns = s->tasks[slot].begin_ns;
     if (s->tasks[slot].cancel_asked)
+        w->death_charged |= too_slow || alone;
+    else if (too_slow || (alone && w->kill_reason != GD__KILL_CANCELLED))
+        gd__death_charge(s, i, &s->tasks[slot]);
+    if (s->tasks[slot].cancel_asked)
         gd__task_cancel(s, slot);
-    else if (w->kill_reason == GD__KILL_TIMEOUT && slot == w->guilty)
+    else if (too_slow)
         gd__task_timed_out(s, now, slot, &own);
     else if (s->stopping)
         gd__task_cancel(s, slot);

@@ -126,6 +126,9 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned w, enum gd__kil
 void gd__count_setup_failure(struct gd__sched *s, unsigned w, const char *message);
 
 /* death.c */
+void gd__death_charge(struct gd__sched *s, unsigned w, struct gd__task *t); /* the death of w is charged to t */
+/* t has failed because of the deaths that it was charged with. */
+void gd__death_explained(struct gd__sched *s, const struct gd__task *t);
 void gd__worker_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d);
 void gd__worker_lost(struct gd__sched *s, uint64_t now, unsigned w);         /* it was killed but does not end */
 void gd__worker_no_stop_came(struct gd__sched *s, uint64_t now, unsigned w); /* so the death of w counts */

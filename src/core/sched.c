@@ -188,6 +188,8 @@ static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd
 
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
 {
+    if (s->tasks[slot].killed != -1 && (o->failure == GD_FAILURE_CRASH || o->failure == GD_FAILURE_TIMEOUT))
+        gd__death_explained(s, &s->tasks[slot]);
     if (s->config.ordered)
         deliver_in_order(s, slot, o);
     else
@@ -372,7 +374,7 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
     t->waiting_since = now;
     t->attempt = t->crashes = t->errors = 0;
     t->first_start_ns = 0;
-    t->worker = t->home = t->solo_on = -1;
+    t->worker = t->home = t->solo_on = t->killed = -1;
     t->solo = t->asked_to_stop = t->cancel_asked = false;
     t->group_deaths = 0;
     t->verdict = GD__VERDICT_NONE;

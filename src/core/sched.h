@@ -22,6 +22,11 @@
  * each is suspect and none is charged. Every suspect is run again alone, so that another death has only one possible
  * cause. Tasks that had not been started are handed out again at once, uncharged.
  *
+ * A worker that dies death_limit times in a row without finishing a task is given up. A death that was charged to a
+ * task does not count once the task has failed for it: the task was the cause. But if the task ended only this worker's
+ * processes while there were other workers, the worker may be the cause, and the death counts. A death with a task that
+ * was cancelled on request does not count.
+ *
  * A stop uses up no attempts. A task that fails after the stop began is cancelled, whatever the cause of the failure.
  * systemd and Slurm send SIGTERM to every process at once, so a worker may receive it before the dispatcher does.
  * Therefore a task or worker that was ended by SIGTERM, SIGINT or SIGHUP is judged only after signal_wait_ns. Until
@@ -47,6 +52,8 @@
 
 /* What a DELAYED task is charged with when its delay is over. NONE: it is not charged, only run again. */
 enum gd__verdict { GD__VERDICT_NONE, GD__VERDICT_FAILED, GD__VERDICT_CRASHED };
+
+enum { GD__KILLED_SEVERAL = -2 };
 
 enum gd__task_state {
     GD__TASK_FREE,
@@ -74,6 +81,7 @@ struct gd__task {
     int32_t worker;  /* the last worker that it was handed to; -1: none */
     int32_t solo_on; /* the worker on which it runs alone; -1: any */
     int32_t home;    /* worker it was placed on; -1: any */
+    int32_t killed;  /* the worker whose deaths it was charged with; -1: none; or GD__KILLED_SEVERAL */
     uint16_t batch;  /* while HANDED: number of tasks from this one to the end of its batch */
     uint8_t state;
     uint8_t verdict;      /* enum gd__verdict */
@@ -202,6 +210,8 @@ struct gd__sched_counts {
  * SPARE: the worker was not started yet, or was removed. It can be added; users see OFF. */
 enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_SPARE, GD__WORKER_STATES };
 
+enum { GD__CHARGED_MOST = 32 };
+
 struct gd__sched_worker {
     uint8_t state; /* enum gd_worker_state, HELD or SHORT; IDLE stands for "ready", BUSY is derived */
     uint8_t kill_reason;
@@ -245,9 +255,13 @@ struct gd__sched_worker {
     uint64_t burst;        /* how many tasks justify waking it */
     uint64_t target_mean;  /* the mean_ns for which target and burst were computed */
     uint32_t batch_limit;
-    uint32_t setup_tries, deaths_in_row;
-    uint32_t shortages;   /* number of shortages in a row */
-    uint64_t short_until; /* while SHORT: until when it gets no task */
+    uint32_t setup_tries;
+    uint32_t deaths_in_row;             /* deaths since a process finished a task, without the next ones */
+    uint32_t n_charged;                 /* such deaths that were charged to a task which may still finish elsewhere */
+    uint64_t charged[GD__CHARGED_MOST]; /* the numbers of these tasks */
+    bool death_charged;                 /* the last death was charged to a task */
+    uint32_t shortages;                 /* number of shortages in a row */
+    uint64_t short_until;               /* while SHORT: until when it gets no task */
     uint64_t restarts;
     bool productive;    /* this process has finished a task */
     bool died_in_setup; /* while HELD: whether it died in setup */

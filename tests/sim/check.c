@@ -264,6 +264,7 @@ void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash)
     SIM_MUST(s, task->put_off == 0, "task %llu: two verdicts wait", LLU(t->id));
     task->put_off = s->now + s->plan.config.signal_wait_ns;
     task->for_crash = for_crash;
+    task->late_verdict |= for_crash;
 }
 
 /* A verdict that was put off is given. Its time must have come, and the run must not be stopping. */
@@ -290,17 +291,24 @@ void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outco
     SIM_MUST(s, o->failure != GD_FAILURE_NONE, "task %llu is to be tried again after a success", LLU(t->id));
 }
 
+/* How many of the tries that `retries` allows have failed. */
+static unsigned failed_tries(const struct sim *s, const struct sim_task *t)
+{
+    return t->errors + (s->plan.config.retry_timeouts ? t->timeouts : 0);
+}
+
 void check_charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d)
 {
     struct sim_task *task = &s->tasks[t->id];
     task->after_stop |= s->sched.stopping;
     task->excused += s->sched.stopping || must_wait(s, w, d) || task->cancel_asked;
+    deaths_charge(s, w, t->id);
     if (task->cancel_asked)
         return;
     if (must_wait(s, w, d))
         check_put_off(s, t, true);
-    else if (!s->sched.stopping)
-        task->charges++;
+    else if (!s->sched.stopping && ++task->charges == s->plan.config.crash_limit)
+        deaths_task_failed(s, t->id);
 }
 
 static void blame(struct sim *s, unsigned w, uint64_t n, const struct gd__death *d)
@@ -320,12 +328,21 @@ static void blame(struct sim *s, unsigned w, uint64_t n, const struct gd__death 
     }
 }
 
+void check_timed_out(struct sim *s, uint64_t id)
+{
+    struct sim_task *t = &s->tasks[id];
+    t->timeouts++;
+    if (!s->plan.config.retry_timeouts || failed_tries(s, t) > s->plan.config.retries)
+        deaths_task_failed(s, id);
+}
+
 void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const uint64_t length = worker->tail - worker->head;
     const uint64_t started = gd__max64(d->started, d->loading);
     s->held_until[w] = must_wait(s, w, d) ? s->now + s->plan.config.signal_wait_ns : 0;
+    deaths_noticed(s, w);
     if (worker->concurrency > 1) {
         check_flight_exit(s, w, d);
         return;
@@ -349,8 +366,12 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
     if (started <= worker->head && !s->procs[w].abandoned)
         return;
     for (uint64_t i = worker->head; i < worker->cancel_below; i++) {
-        struct sim_task *t = &s->tasks[gd__sched_at(&s->sched, w, i)->id];
-        t->timeouts += !worker->cancel_batch && !s->sched.stopping && !t->cancel_asked;
+        const uint64_t id = gd__sched_at(&s->sched, w, i)->id;
+        struct sim_task *t = &s->tasks[id];
+        if (!worker->cancel_batch)
+            deaths_charge(s, w, id);
+        if (!worker->cancel_batch && !s->sched.stopping && !t->cancel_asked)
+            check_timed_out(s, id);
         t->after_stop |= s->sched.stopping;
         t->excused += s->sched.stopping || t->cancel_asked;
         t->suspect |= worker->cancel_batch;
@@ -359,12 +380,6 @@ void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d)
 }
 
 /* --- a task's end --- */
-
-/* How many of the tries that `retries` allows have failed. */
-static unsigned failed_tries(const struct sim *s, const struct sim_task *t)
-{
-    return t->errors + (s->plan.config.retry_timeouts ? t->timeouts : 0);
-}
 
 static bool may_end_so(const struct sim *s, const struct sim_task *t, const struct gd__outcome *o)
 {

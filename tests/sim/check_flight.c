@@ -35,7 +35,7 @@ void check_flight_result(struct sim *s, unsigned w, const struct gd__task *t, co
     else if (!asked)
         task->errors++;
     else
-        task->timeouts++;
+        check_timed_out(s, t->id);
 }
 
 void check_cancel_place(struct sim *s, unsigned w, unsigned place, uint64_t position)
@@ -79,10 +79,16 @@ static void blame(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
     const bool stopping = s->sched.stopping;
     task->excused++;
     task->after_stop |= stopping;
+    const bool timeout = worker->kill_reason == GD__KILL_TIMEOUT;
+    const bool too_slow = timeout && worker->guilty == (uint32_t)(t - s->sched.tasks);
+    if (too_slow || (task->cancel_asked && n == 1 && !timeout && !gd__is_innocent_kill(worker->kill_reason)))
+        deaths_charge(s, w, t->id);
     if (task->cancel_asked || worker->kill_reason == GD__KILL_CANCELLED) {
         return;
-    } else if (worker->kill_reason == GD__KILL_TIMEOUT) {
-        task->timeouts += worker->guilty == (uint32_t)(t - s->sched.tasks) && !stopping;
+    } else if (too_slow && !stopping) {
+        check_timed_out(s, t->id);
+    } else if (timeout) {
+        return;
     } else if (gd__is_innocent_kill(worker->kill_reason) || stopping) {
         return;
     } else if (n == 1) {

@@ -172,6 +172,8 @@ static void remove_worker(struct sim *s, unsigned w)
     SIM_MUST(s, s->sched.workers[r].device == device && !s->removed[r], "worker %d was removed, not one of device %u",
              r, device);
     s->removed[r] = true;
+    if (s->sched.workers[r].state == GD__WORKER_SPARE)
+        deaths_forget(s, (unsigned)r);
 }
 
 static void add_worker(struct sim *s, unsigned w)

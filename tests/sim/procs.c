@@ -611,6 +611,7 @@ static void fx_worker_died(void *ctx, unsigned w, const char *words, bool given_
     (void)words;
     sim_trace(s, "worker %u died%s", w, given_up ? ", given up" : "");
     SIM_MUST(s, s->now >= s->held_until[w], "worker %u is reported as dead, but a stop may be on its way", w);
+    deaths_told(s, w, given_up);
     s->deaths_told++;
 }
 

@@ -131,7 +131,7 @@ static void note_result(struct sim *s, unsigned w, const struct gd__task *t, con
     else if (worker->cancel_batch)
         task->suspect |= !worker->cancel_asked; /* it is known which task of the batch must stop */
     else
-        task->timeouts++;
+        check_timed_out(s, t->id);
 }
 
 static int pass_on(struct sim *s, unsigned w, const struct message *m)
@@ -162,6 +162,7 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
             if (m->attempt != t->attempt + 1)
                 return GD_E_PROTOCOL;
             check_flight_result(s, w, t, m);
+            s->procs[w].productive |= m->outcome.failure != GD_FAILURE_DEVICE_LOST && !m->outcome.shortage;
             rc = gd__sched_finish(sched, s->now, w, m->place, m->position, &m->outcome);
             SIM_MUST(s, rc == 0, "the result of a task in flight on worker %u was refused", w);
             return 0;
@@ -169,6 +170,7 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
         if (!t || m->position != sched->workers[w].head || m->attempt != t->attempt + 1)
             return GD_E_PROTOCOL;
         note_result(s, w, t, m);
+        s->procs[w].productive |= m->outcome.failure != GD_FAILURE_DEVICE_LOST && !m->outcome.shortage;
         rc = gd__sched_result(sched, s->now, w, &m->outcome, m->safe_batch);
         SIM_MUST(s, rc == 0, "the result at the head of worker %u was refused", w);
     }
@@ -543,6 +545,7 @@ static void clear(struct sim *s)
     free(s->device_out);
     free(s->removed);
     free(s->held_until);
+    deaths_close(s);
     free(s->events);
     sim_plan_free(&s->plan);
 }
@@ -570,6 +573,7 @@ int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progres
     s->device_out = room_for(s->plan.config.n_workers, sizeof *s->device_out);
     s->removed = room_for(s->plan.config.n_workers, sizeof *s->removed);
     s->held_until = room_for(s->plan.config.n_workers, sizeof *s->held_until);
+    deaths_open(s);
     for (unsigned i = 0; i < s->plan.config.n_workers; i++)
         s->procs[i].ring = room_for(s->plan.config.window_max, sizeof *s->procs[i].ring);
     describe(s);

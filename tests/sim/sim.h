@@ -4,6 +4,7 @@
  *   plan.c    draws the configuration and the plan from the seed
  *   sim.c     virtual time: the event queue, the source, and the dispatcher's reaction to each event
  *   procs.c   virtual worker processes, and the table of effects through which the scheduler controls them
+ *   deaths.c  when a worker must be given up
  *   check.c   the conditions that must hold after every event and at the end
  *   control.c pauses, cancelled tasks, changed limits and resizes, and the conditions that hold for them
  */
@@ -107,6 +108,7 @@ struct proc {
     uint32_t generation;
     bool ready_told, ready_seen, poisoned, stop, killed, frozen, immortal, cancelled, step_due, load_due, broken, bad;
     bool abandoned, lying;
+    bool productive; /* it has finished a task */
     bool ends_tasks; /* it can end its cancelled tasks by force */
     enum proc_fate fate;
     unsigned fate_after;
@@ -141,6 +143,9 @@ struct sim_task {
     bool after_stop;   /* an attempt failed after the stop began, which must not count */
     bool for_crash;    /* the verdict that is put off is for a death (true) or for an error (false) */
     uint64_t put_off;  /* until when the verdict is put off; 0: it is not */
+    int killed;        /* 1 + the worker whose processes it has ended; 0: none; -1: several workers */
+    bool guilty;       /* it has failed for that, so these deaths do not count for the workers */
+    bool late_verdict; /* the verdict on such a death was put off */
 };
 
 /* --- events --- */
@@ -204,7 +209,8 @@ struct sim {
     uint64_t results[8]; /* the number of deliveries, by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
     bool *setup_failed;
-    uint64_t *held_until; /* by worker: its death by a stop signal must not be reported before this time */
+    struct sim_deaths *deaths; /* by worker */
+    uint64_t *held_until;      /* by worker: its death by a stop signal must not be reported before this time */
     uint64_t peak_allowed, next_in_order, peak_slots, walked, deals;
     uint32_t round;
 
@@ -263,11 +269,21 @@ void check_flight_exit(struct sim *s, unsigned w, const struct gd__death *d);
 void check_flight_assign(struct sim *s, unsigned w, const struct gd__task *t);
 void check_flight(struct sim *s, unsigned w);
 
+/* deaths.c */
+void deaths_open(struct sim *s);
+void deaths_close(struct sim *s);
+void deaths_noticed(struct sim *s, unsigned w);             /* before the scheduler is told of it */
+void deaths_charge(struct sim *s, unsigned w, uint64_t id); /* that death is charged to a task */
+void deaths_task_failed(struct sim *s, uint64_t id);        /* the task is final, because of a crash or a timeout */
+void deaths_forget(struct sim *s, unsigned w);              /* the worker was removed */
+void deaths_told(struct sim *s, unsigned w, bool given_up);
+
 /* check.c */
 void check_charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d);
 void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
 void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash);
 bool sim_is_stop_signal(int signal);
+void check_timed_out(struct sim *s, uint64_t id); /* an attempt of that task was too slow */
 void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
 void check_begin(struct sim *s, unsigned w, uint64_t id); /* the process of w is about to start that task */
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);

@@ -318,6 +318,23 @@ TEST(a_worker_that_never_finishes_a_task_is_not_replaced_any_more)
     world_close(&w);
 }
 
+/* Twelve tasks that crash three times each are 36 deaths in a row, more than the death limit. */
+TEST(tasks_that_fail_for_their_crashes_do_not_use_up_the_only_worker)
+{
+    struct world w;
+    world_open(&w, 1);
+    w.o.restart_delay_ms = 0;
+    CHECK_EQ(w.o.death_limit, 10);
+    CHECK_EQ(w.o.crash_limit, 3);
+    world_add_many(&w, 12, (struct world_order){ .what = W_KILL });
+    world_add_many(&w, 5, (struct world_order){ .what = W_ECHO });
+    CHECK_EQ(world_run(&w), 0);
+    CHECK_EQ(world_failures(&w, GD_FAILURE_CRASH), 12);
+    CHECK_EQ(world_callbacks(&w, 'S'), 5);
+    CHECK_EQ(world_events(&w, 'X'), 0);
+    world_close(&w);
+}
+
 TEST(a_missing_program)
 {
     struct world w;
