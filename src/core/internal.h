@@ -174,7 +174,7 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t 
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
 /* Reports how long an attempt on w took for each task. */
 void gd__note_mean(struct gd__sched *s, unsigned w, uint64_t per_task_ns);
-void gd__attempt_settled(struct gd__sched *s, unsigned w, const struct gd__outcome *o); /* what w has shown with it */
+void gd__attempt_settled(struct gd__sched *s, unsigned w, const struct gd__outcome *o); /* what it means for w */
 /* Decides what the end of an attempt means for its task. asked: the task was asked to stop. */
 void gd__attempt_judge(struct gd__sched *s, uint64_t now, unsigned w, uint32_t slot, const struct gd__outcome *o,
                        bool asked);
@@ -187,7 +187,8 @@ int gd__inflight_begun(struct gd__sched *s, uint64_t now, unsigned w, const stru
 int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned w, unsigned place, uint64_t position,
                           const struct gd__outcome *o);
 void gd__inflight_timer(struct gd__sched *s, uint64_t now, uint32_t slot); /* of a task in flight */
-/* Asks a task in flight to stop, unless that was done before. The worker is killed at kill_at if it does not. */
+/* Asks a task in flight to stop, unless that was done before. The worker is killed if the task has not stopped at
+ * kill_at. */
 void gd__inflight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at);
 void gd__inflight_limit_changed(struct gd__sched *s, uint64_t now, unsigned w); /* the time limit of the run */
 void gd__inflight_frozen(struct gd__sched *s, unsigned w, uint64_t lost_ns);

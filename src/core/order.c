@@ -2,9 +2,9 @@
  *
  * A worker may hold tasks that it has not begun. They were handed out in order, but if the worker's first task takes
  * long, they wait behind it while other workers begin later tasks. So tasks that have waited behind a running task for
- * ORDER_NS are taken back, together with everything that other workers have not begun, and handed out anew. The
- * promise is one millisecond. A worker with such a long task is `stuck`: it is handed nothing more before its next
- * result.
+ * ORDER_NS are taken back, together with everything that other workers have not begun, and handed out anew.
+ * (docs/architecture.md promises that no task waits in this way for more than a millisecond.) A worker with such a long
+ * task is `stuck`: it is handed nothing more before its next result.
  *
  * If a waiting task has a higher priority than tasks that workers hold and have not begun, those are taken back too.
  *
@@ -13,7 +13,7 @@
 #include "core/internal.h"
 
 #define ORDER_NS    (400 * GD__NS_PER_US)
-#define LOOK_GAP_NS (100 * GD__NS_PER_US) /* the least time between two looks at all workers */
+#define LOOK_GAP_NS (100 * GD__NS_PER_US) /* the least time between two checks of all workers */
 
 uint64_t gd__first_spare(const struct gd__sched *s, const struct gd__sched_worker *w)
 {

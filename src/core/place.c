@@ -168,7 +168,7 @@ static bool can_be_home(const struct gd__sched_worker *w)
     return !is_out(w) && !w->leaving;
 }
 
-/* A task that runs alone on a certain worker. If that worker is gone, another one takes its place. */
+/* Places a task that must run alone on a certain worker. If that worker is gone, another worker is used. */
 static void place_suspect(struct gd__sched *s, uint32_t slot)
 {
     struct gd__task *t = &s->tasks[slot];
@@ -205,7 +205,7 @@ void gd__place_back(struct gd__sched *s, uint32_t slot)
     place_on(s, slot, t->home >= 0 && !is_out(&s->workers[t->home]) ? t->home : -1, false);
 }
 
-/* A task that waits to be dealt by size is in that heap only. It has no home, like a task of the backlog. */
+/* A task that waits to be dealt by size is only in the heap by_size. It has no home, like a task of the backlog. */
 void gd__place_remove(struct gd__sched *s, uint32_t slot)
 {
     const struct gd__task *t = &s->tasks[slot];
@@ -413,8 +413,8 @@ static void serve(struct gd__sched *s, uint64_t now, const uint64_t *set)
 
 /* --- places for tasks in flight --- */
 
-/* The worker that has free places and the fewest tasks. *room: how many tasks it may be handed before another one has
- * fewer. */
+/* The worker that has free places and the fewest tasks. *room: how many tasks it may be handed before another worker
+ * has fewer. */
 static struct gd__sched_worker *most_free(struct gd__sched *s, uint64_t *room)
 {
     struct gd__sched_worker *best = NULL;
