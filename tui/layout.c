@@ -51,6 +51,8 @@ static void put_headline(struct page *p)
         tui_format(&p->l, TUI_BOLD, "%s task%s%s", passed, plural(f->passed), far);
     if (p->s->ended)
         tui_add(&p->l, TUI_BOLD_GREEN, ", ended");
+    else if (p->s->stats->paused || p->s->stats->draining)
+        tui_format(&p->l, TUI_YELLOW, ", %s", view_run_state(p->s));
     else if (p->s->stale)
         tui_add(&p->l, TUI_YELLOW, ", in a callback");
     /* Shows the job's name at the right, if a good part of it fits. */

@@ -269,3 +269,10 @@ char *view_show_memory(char *out, size_t size, uint64_t used, uint64_t total)
              units[unit]);
     return out;
 }
+
+const char *view_run_state(const struct gd_snapshot *s)
+{
+    if (s->ended)
+        return "ended";
+    return s->stats->draining ? "draining" : s->stats->paused ? "paused" : "running";
+}

@@ -50,6 +50,10 @@ struct view_figures {
 
 void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h);
 
+/* What the whole run does: "running", "paused" (nothing new starts), "draining" (it ends after its running tasks) or
+ * "ended". Static. */
+const char *view_run_state(const struct gd_snapshot *s);
+
 /* --- formatting: each function returns out ------------------------------------- */
 
 char *view_show_clock(char *out, size_t size, double seconds);               /* "1:02:03"; "-" if not known */

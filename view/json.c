@@ -102,6 +102,7 @@ void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct
     gd__json_put_text(out, "job", s->job);
     put_real(out, "started", s->started);
     gd__buffer_format(out, ",\"ended\":%s", s->ended ? "true" : "false");
+    gd__json_put_text(out, "state", view_run_state(s));
     put_figures(out, s, &f);
     gd__buffer_text(out, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {

@@ -46,6 +46,8 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
         return status;
     if (s->ended)
         return VIEW_FINISHED;
+    if (w->idle == GD_IDLE_REMOVED)
+        return VIEW_IDLE;
     if (status == VIEW_INITIALIZING && w->restarts > 0)
         return VIEW_RESTARTING;
     if (status == VIEW_PROCESSING && w->idle != GD_IDLE_NOT)

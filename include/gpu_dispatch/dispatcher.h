@@ -21,7 +21,8 @@
  * called one of these two functions. The source and on_skip run on a thread of the library, one call at a time. All
  * signals are blocked on that thread, and processes that the source starts inherit this. gd_dispatcher_shutdown(),
  * _abort(), _suspend(), _resume(), _stats(), _worker_stats(), _set_total() and _set_work() may be called from any
- * thread and from callbacks. Several dispatchers may run at once in one process, each on its own thread.
+ * thread and from callbacks, and so may the functions that control a running job (_pause() and those after it).
+ * Several dispatchers may run at once in one process, each on its own thread.
  */
 #ifndef GPU_DISPATCH_DISPATCHER_H
 #define GPU_DISPATCH_DISPATCHER_H
@@ -82,8 +83,10 @@ enum gd_failure {
     GD_FAILURE_CRASH = 3,         /* the task killed its worker crash_limit times */
     GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker ran out of memory with this task alone, not in a batch */
     GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported that its device is lost: gd_result_device_lost() */
-    GD_FAILURE_CANCELLED = 6,     /* the task had not ended when the run was shut down, or failed after the shutdown */
-    GD_FAILURE_NO_WORKER = 7,     /* no worker was left to run the task */
+    /* The task had not ended when the run was shut down, or failed after the shutdown. Or it was cancelled by
+     * gd_dispatcher_cancel_task(), which the error message says. */
+    GD_FAILURE_CANCELLED = 6,
+    GD_FAILURE_NO_WORKER = 7, /* no worker was left to run the task */
 };
 
 /* Returns the name of a failure: "error", "timeout", ... The string is static. */
@@ -299,6 +302,13 @@ struct gd_options {
      * and returns GD_E_INTERRUPTED. So another thread can end the wait. The descriptor is borrowed and not read. 0: no
      * descriptor. */
     int wait_stop_fd;
+
+    /* How many workers a device may have while the run goes on: gd_dispatcher_add_workers(). The workers that are not
+     * started yet come after all others, in the state GD_WORKER_OFF. 0 (default): as many as at the start. */
+    unsigned max_workers_per_gpu;
+    /* A request to the running job was carried out (code 0) or refused (negative): see gd_dispatcher_pause(). what is
+     * one line for a log, for example "2 workers added to GPU 0". */
+    void (*on_control)(void *user, const char *what, int code);
 };
 
 #define GD_OPTIONS_INIT                                                                                     \
@@ -355,6 +365,40 @@ void gd_dispatcher_abort(struct gd_dispatcher *d);
 void gd_dispatcher_suspend(struct gd_dispatcher *d);
 void gd_dispatcher_resume(struct gd_dispatcher *d);
 
+/* --- control of a running job ------------------------------------------- */
+
+/* These functions change a run without ending it. They return at once, and the run's thread carries out the requests in
+ * their order. What came of a request is passed to on_control, because it depends on what the run does by then: a task
+ * may have ended, for example. They return 0, or a negative code if the request makes no sense for this run. Requests
+ * made before gd_dispatcher_run() are carried out when it begins. Requests after its end have no effect. */
+
+/* Starts no more tasks until gd_dispatcher_unpause(). Running tasks go on, with their time limits. Tasks that a worker
+ * has begun to load count as running. */
+int gd_dispatcher_pause(struct gd_dispatcher *d);
+int gd_dispatcher_unpause(struct gd_dispatcher *d);
+
+/* Like gd_dispatcher_shutdown(), but running tasks may take as long as they need: stop_grace_ms does not apply.
+ * gd_dispatcher_shutdown() and _abort() still work after it. */
+int gd_dispatcher_drain(struct gd_dispatcher *d);
+
+/* Cancels one task. It ends as GD_FAILURE_CANCELLED with the message "cancelled on request", and is not retried. If it
+ * runs, it is asked to stop as at a time limit: its worker is killed after cancel_grace_ms. A result that comes
+ * nevertheless is reported. If the task is part of a batch, the whole batch is asked to stop, and its other tasks are
+ * run again. A journal has no record of a cancelled task, so a resumed run runs it again. */
+int gd_dispatcher_cancel_task(struct gd_dispatcher *d, uint64_t task_id);
+
+/* Changes gd_options.task_timeout_ms; 0: no limit. Counts for running tasks too, from their start. Tasks with their own
+ * limit keep it. */
+int gd_dispatcher_set_timeout(struct gd_dispatcher *d, unsigned task_timeout_ms);
+
+/* Adds or removes workers of a device, or of the group of devices that this one belongs to. A worker that is removed
+ * gets no more tasks, finishes those it has begun, and cleans up. The last worker of a run can't be removed. Workers can
+ * be added up to max_workers_per_gpu, or in place of removed ones. */
+int gd_dispatcher_add_workers(struct gd_dispatcher *d, int gpu_id, unsigned n);
+int gd_dispatcher_remove_workers(struct gd_dispatcher *d, int gpu_id, unsigned n);
+
+/* --- the end of a dispatcher -------------------------------------------- */
+
 /* Frees *d and sets it to NULL. Must not be called while the dispatcher runs. NULL is allowed. */
 void gd_dispatcher_close(struct gd_dispatcher **d);
 
@@ -379,11 +423,14 @@ struct gd_stats {
     uint64_t source_done;    /* 1: no more tasks will be taken */
     uint64_t n_workers;
     uint64_t skipped;   /* tasks that were already final in the journal; not counted in taken */
-    uint64_t cancelled; /* how many of `failed` were cancelled because the run was ended (GD_FAILURE_CANCELLED) */
+    uint64_t cancelled; /* how many of `failed` were cancelled, mostly because the run ended (GD_FAILURE_CANCELLED) */
+    uint64_t paused;    /* 1: gd_dispatcher_pause() was called, and nothing new starts */
+    uint64_t draining;  /* 1: gd_dispatcher_drain() was called, and the run ends after its running tasks */
+    uint64_t task_timeout_ms; /* the time limit of a task now; 0: none */
 };
 
 enum gd_worker_state {
-    GD_WORKER_OFF = 0,      /* not started yet */
+    GD_WORKER_OFF = 0,      /* not started yet, or removed */
     GD_WORKER_STARTING = 1, /* process started, in setup */
     GD_WORKER_IDLE = 2,
     GD_WORKER_BUSY = 3,

@@ -66,6 +66,8 @@ enum gd_idle_reason {
     GD_IDLE_BATCH = 5,      /* tasks are held back for a fuller batch, or because of gd_options.start_gap_ms */
     GD_IDLE_RESTARTING = 6, /* its process died; another will be started */
     GD_IDLE_AT_END = 7,     /* no task is left for it */
+    GD_IDLE_PAUSED = 8,     /* tasks wait, but the run is paused */
+    GD_IDLE_REMOVED = 9,    /* it was removed, or not added yet */
 };
 /* Returns the name of a reason: "no input", "loading", ... The string is static. */
 const char *gd_idle_reason_name(enum gd_idle_reason idle);

@@ -62,6 +62,10 @@ static int check_options(const struct gd_options *o)
                                        "memory that one worker needs");
     if (o->workers_per_gpu > MOST_WORKERS)
         return too_many(o, 1);
+    if (o->max_workers_per_gpu > 0 && o->max_workers_per_gpu < o->workers_per_gpu)
+        return gd__error(GD_E_INVALID,
+                         "max_workers_per_gpu is %u, but workers_per_gpu is %u: set it to at least that, or to 0",
+                         o->max_workers_per_gpu, o->workers_per_gpu);
     if ((unsigned)o->visible_devices > GD_VISIBLE_INDEX)
         return gd__error(GD_E_INVALID, "visible_devices is %d, which is not a value of enum gd_visible_devices",
                          (int)o->visible_devices);
@@ -210,8 +214,32 @@ static int make_devices(struct gd_dispatcher *d, const struct choice *c)
     return rc;
 }
 
+/* How many workers can be added to the device while the run goes on. */
+static unsigned spare_on(const struct gd_dispatcher *d, unsigned g)
+{
+    const unsigned most = d->o.max_workers_per_gpu, n = d->devices[g].n_workers;
+    return most > n ? most - n : 0;
+}
+
+static int count_spare(struct gd_dispatcher *d)
+{
+    for (unsigned g = 0; g < d->n_devices; g++) {
+        d->n_spare += spare_on(d, g);
+        if (d->n_workers + d->n_spare > MOST_WORKERS)
+            return gd__error(GD_E_INVALID,
+                             "%u devices with max_workers_per_gpu = %u are too many workers: at most %d in all",
+                             d->n_devices, d->o.max_workers_per_gpu, MOST_WORKERS);
+    }
+    d->n_workers += d->n_spare;
+    return 0;
+}
+
 static int assign_workers(struct gd_dispatcher *d)
 {
+    unsigned spare = d->n_workers; /* the first that is not assigned */
+    const int rc = count_spare(d);
+    if (rc < 0)
+        return rc;
     d->copy.gpu_ids = gd__calloc(d->n_workers, sizeof *d->copy.gpu_ids);
     d->device_of = gd__calloc(d->n_workers, sizeof *d->device_of);
     if (!d->copy.gpu_ids || !d->device_of)
@@ -221,6 +249,10 @@ static int assign_workers(struct gd_dispatcher *d)
             const unsigned w = d->devices[g].first_worker + k;
             d->copy.gpu_ids[w] = d->devices[g].how.gpu_id;
             d->device_of[w] = g;
+        }
+        for (unsigned k = spare_on(d, g); k > 0; k--, spare++) {
+            d->copy.gpu_ids[spare] = d->devices[g].how.gpu_id;
+            d->device_of[spare] = g;
         }
     }
     return 0;

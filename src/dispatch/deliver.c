@@ -52,7 +52,7 @@ static void default_message(const struct gd_dispatcher *d, const struct gd__task
         snprintf(text, TEXT_MAX, "timed out after %g s", limit_of(d, t));
         break;
     case GD_FAILURE_CANCELLED:
-        snprintf(text, TEXT_MAX, "not done: the run was shut down");
+        snprintf(text, TEXT_MAX, o->on_request ? "cancelled on request" : "not done: the run was shut down");
         break;
     case GD_FAILURE_NO_WORKER:
         snprintf(text, TEXT_MAX, "not done: %s",

@@ -78,6 +78,7 @@ static int open_sched(struct gd_dispatcher *d)
     const struct gd_options *o = &d->o;
     const struct gd__sched_config c = {
         .n_workers = d->n_workers,
+        .n_spare = d->n_spare,
         .gpu_ids = d->copy.gpu_ids,
         .queue_size = o->queue_size,
         .total_tasks = o->total_tasks,
@@ -152,6 +153,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
         return gd__error(GD_E_NO_MEMORY, "no memory for a dispatcher");
     pthread_mutex_init(&d->stats_lock, NULL);
     pthread_mutex_init(&d->child_lock, NULL);
+    pthread_mutex_init(&d->control.lock, NULL);
     static atomic_uint opened;
     d->number = atomic_fetch_add(&opened, 1);
     d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = d->ended.fd = -1;
@@ -161,7 +163,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
     int rc = gd__options_copy(d, o);
     if (rc == 0) {
         d->window = choose_window(d);
-        d->crowded = d->n_workers + 1 > usable_cpus();
+        d->crowded = d->n_workers - d->n_spare + 1 > usable_cpus();
         d->spin_ns = choose_spin(d);
         rc = open_parts(d);
     }
@@ -187,6 +189,7 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     gd__supervisor_close(d);
     gd__feeder_close(&d->feeder);
     gd__sched_close(&d->sched);
+    gd__control_free(d);
     gd__loop_close(&d->loop);
     gd__fd_close(&d->wake_fd);
     gd__fd_close(&d->signal_fd);
@@ -194,6 +197,7 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     gd__options_free(d);
     pthread_mutex_destroy(&d->stats_lock);
     pthread_mutex_destroy(&d->child_lock);
+    pthread_mutex_destroy(&d->control.lock);
     gd__free(d);
 }
 

@@ -11,6 +11,7 @@
  *   stats.c       snapshots for other threads
  *   publish.c     snapshots for other processes
  *
+ *   control/               requests to a running job: see control/control.h
  *   source/feeder.c        the thread that calls the source, and the queue of its tasks
  *   source/items.c         the items that the source fills: payloads, keys
  *   source/completed.c     tasks that are already final in the journal
@@ -31,6 +32,7 @@
 #include "base/process/fork.h"
 #include "binding.h"
 #include "core/sched.h"
+#include "dispatch/control/control.h"
 #include "dispatch/listener.h"
 #include "dispatch/source/feeder.h"
 #include "gpu/device.h"
@@ -123,7 +125,8 @@ struct gd__run_copy { /* copies of what the options point to */
 struct gd_dispatcher {
     struct gd_options o;
     struct gd__run_copy copy;
-    unsigned n_workers;
+    unsigned n_workers; /* all, with n_spare workers that are started only on request; these come last */
+    unsigned n_spare;
     struct gd__run_device *devices;
     struct gd__claim *claim; /* the locks on the devices; NULL: none */
     unsigned n_devices;
@@ -167,6 +170,7 @@ struct gd_dispatcher {
     _Atomic bool hold_wanted; /* gd__dispatcher_hold() */
     bool held;                /* the loop has applied hold_wanted */
     _Atomic int request;      /* enum gd__request */
+    struct gd__control_queue control;
 
     /* Protects the child of every seat. A thread holds it to change a child, and to signal one from another thread. */
     pthread_mutex_t child_lock;
@@ -230,6 +234,8 @@ void gd__devices_report_out(struct gd_dispatcher *d, unsigned w, const char *why
 /* monitor.c */
 int gd__monitor_open(struct gd_dispatcher *d);
 void gd__monitor_run(struct gd_dispatcher *d);
+/* Passes all tasks that the source has given on to the scheduler. */
+void gd__monitor_take_all(struct gd_dispatcher *d);
 /* Carries out the requests of signals and other threads. Call it before a worker is charged with a failure, because the
  * failure may come from a stop. */
 void gd__monitor_obey(struct gd_dispatcher *d);

@@ -14,6 +14,7 @@ struct gd__listener {
     void (*worker_exited)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
     void (*device_out)(void *user, int worker_id, int gpu_id, const char *why); /* worker_id: one of its workers */
     void (*device_idle)(void *user, int gpu_id, const char *why);
+    void (*control)(void *user, const char *what, int code);
 };
 
 /* Call it before the run. The listener is copied. */

@@ -51,10 +51,9 @@ static void add_task(struct gd_dispatcher *d, const struct gd__intake_entry *e)
     gd__sched_add(&d->sched, d->now, &task);
 }
 
-static bool take_new_tasks(struct gd_dispatcher *d)
+static bool take_new_tasks(struct gd_dispatcher *d, uint64_t most)
 {
     const struct gd__intake_entry *e;
-    const uint64_t most = wanted(d);
     uint64_t n = gd__feeder_next(d->feeder, &e);
     size_chunks(d); /* after gd__feeder_next(), so that tasks skipped before these are counted */
     if (n > most)
@@ -65,6 +64,12 @@ static bool take_new_tasks(struct gd_dispatcher *d)
     }
     gd__feeder_taken(d->feeder, n);
     return n > 0;
+}
+
+void gd__monitor_take_all(struct gd_dispatcher *d)
+{
+    while (take_new_tasks(d, INTAKE_MOST))
+        ;
 }
 
 static bool take_results(struct gd_dispatcher *d)
@@ -178,7 +183,8 @@ static void look_at_events(struct gd_dispatcher *d, uint64_t until_ns, uint64_t 
 
 static bool has_something_to_do(const struct gd_dispatcher *d)
 {
-    if (atomic_load(&d->request) != GD__REQUEST_NONE || atomic_load(&d->device_news) || d->spawn_failures > 0)
+    if (atomic_load(&d->request) != GD__REQUEST_NONE || atomic_load(&d->device_news) || d->spawn_failures > 0 ||
+        atomic_load(&d->control.n) > 0)
         return true;
     const bool ended = gd__feeder_ended(d->feeder); /* read this before the queue: see check_source */
     if (gd__feeder_has_tasks(d->feeder) ? wanted(d) > 0 : ended && !d->source_over)
@@ -239,6 +245,7 @@ static bool run_one_round(struct gd_dispatcher *d)
     obey_requests(d);
     bool moved = take_results(d);
     obey_requests(d);
+    gd__control_take(d);
     gd__devices_take_news(d);
     gd__supervisor_tell_failures(d);
     fire_timers(d);
@@ -246,7 +253,7 @@ static bool run_one_round(struct gd_dispatcher *d)
     d->now = gd__now_ns();
     if (!moved && !d->sched.stopping && memcmp(&counts, &d->sched.counts, sizeof counts) == 0)
         gd__note_gap(d, began, d->now); /* no callback was called */
-    moved |= take_new_tasks(d);
+    moved |= take_new_tasks(d, wanted(d));
     apply_hold(d);
     if (!d->held)
         gd__sched_pump(&d->sched, d->now);

@@ -80,6 +80,8 @@ static struct gd__idle_facts facts_of(const struct gd_dispatcher *d, unsigned i,
     const struct gd__sched_worker *w = &s->workers[i];
     struct gd__idle_facts f = {
         .state = gd__sched_worker_state(s, i),
+        .is_spare = w->state == GD__WORKER_SPARE,
+        .is_paused = s->paused,
         .handed = w->tail - w->head,
         .waiting = s->backlog.count + s->solo.count + s->by_size_count + w->placed.count,
         .parked = s->n_parked,

@@ -63,6 +63,9 @@ static void collect(const struct gd_dispatcher *d, struct gd_stats *out, uint64_
     out->crashes = s->counts.crashes;
     out->now_ns = now;
     out->source_done = s->source_ended;
+    out->paused = s->paused;
+    out->draining = s->draining;
+    out->task_timeout_ms = d->o.task_timeout_ms;
     out->skipped = d->o.journal ? gd__journal_skipped(d->o.journal) : 0;
 }
 

@@ -96,6 +96,12 @@ static void device_idle(void *user, int gpu_id, const char *why)
     run->parts->say(run->user, about, why);
 }
 
+static void control(void *user, const char *what, int code)
+{
+    struct gd__run *run = user;
+    run->parts->say(run->user, code < 0 ? "request refused" : "request", what);
+}
+
 /* --- the steps that are the same for every run --------------------------------------- */
 
 static int open_dispatcher(struct gd__run *run, const struct gd_options *o)
@@ -111,7 +117,8 @@ static int open_dispatcher(struct gd__run *run, const struct gd_options *o)
                                                           .cleanup_failed = cleanup_failed,
                                                           .worker_exited = worker_exited,
                                                           .device_out = device_out,
-                                                          .device_idle = device_idle });
+                                                          .device_idle = device_idle,
+                                                          .control = control });
     return 0;
 }
 

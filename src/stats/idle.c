@@ -27,6 +27,8 @@ static const char *const names[] = {
     [GD_IDLE_BATCH] = "held back",
     [GD_IDLE_RESTARTING] = "restarting",
     [GD_IDLE_AT_END] = "nothing left",
+    [GD_IDLE_PAUSED] = "paused",
+    [GD_IDLE_REMOVED] = "not in use",
 };
 
 const char *gd_idle_reason_name(enum gd_idle_reason idle)
@@ -45,7 +47,7 @@ static enum gd_idle_reason with_tasks(const struct gd__idle_facts *f)
 static enum gd_idle_reason without_tasks(const struct gd__idle_facts *f)
 {
     if (f->waiting > 0)
-        return GD_IDLE_BATCH;
+        return f->is_paused ? GD_IDLE_PAUSED : GD_IDLE_BATCH;
     if (f->source_ended)
         return GD_IDLE_AT_END;
     return f->queue_is_full && f->parked > 0 ? GD_IDLE_RESULTS : GD_IDLE_NO_INPUT;
@@ -55,6 +57,8 @@ enum gd_idle_reason gd__idle_why(const struct gd__idle_facts *f)
 {
     const size_t n = sizeof by_state / sizeof *by_state;
     const int known = (size_t)f->state < n ? by_state[f->state] : GD_IDLE_AT_END;
+    if (f->is_spare)
+        return GD_IDLE_REMOVED;
     if (known != DEPENDS)
         return (enum gd_idle_reason)known;
     return f->state == GD_WORKER_BUSY ? with_tasks(f) : without_tasks(f);

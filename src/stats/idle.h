@@ -7,6 +7,7 @@
 /* What the reason depends on, as the run's thread sees it. */
 struct gd__idle_facts {
     enum gd_worker_state state; /* BUSY: it has tasks */
+    bool is_spare;              /* it was removed, or not added yet */
     /* for a busy worker */
     uint64_t handed;          /* tasks in its window; each stays there until its record is read */
     uint64_t results_waiting; /* records that it wrote and that the run has not read */
@@ -16,6 +17,7 @@ struct gd__idle_facts {
     /* for a worker without tasks */
     uint64_t waiting;   /* tasks that it could get, but that are held back for a fuller batch or by a delay */
     uint64_t parked;    /* results that wait for an earlier task's result */
+    bool is_paused;     /* nothing is handed out: that is why they wait */
     bool source_ended;  /* no more tasks will come */
     bool queue_is_full; /* the source must wait until some tasks are done */
 };

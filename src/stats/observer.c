@@ -170,7 +170,7 @@ static void fill_workers(struct gd_observer *o)
         const struct gd__page_worker *from = &o->reader.workers[i];
         struct gd_worker_view *to = &o->workers[i];
         fill_worker(to, &from->stats);
-        to->idle = within(from->idle, GD_IDLE_AT_END, GD_IDLE_NOT);
+        to->idle = within(from->idle, GD_IDLE_REMOVED, GD_IDLE_NOT);
         to->since_ns = from->since_ns;
         to->device_out = from->device_out != 0;
         gd__text_fit(to->task, sizeof to->task, from->task, within(from->task_size, sizeof from->task, 0));

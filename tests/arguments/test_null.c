@@ -260,6 +260,34 @@ TEST(gd_dispatcher_abort)
 {
     gd_dispatcher_abort(NULL);
 }
+TEST(gd_dispatcher_pause)
+{
+    REFUSED(gd_dispatcher_pause(NULL));
+}
+TEST(gd_dispatcher_unpause)
+{
+    REFUSED(gd_dispatcher_unpause(NULL));
+}
+TEST(gd_dispatcher_drain)
+{
+    REFUSED(gd_dispatcher_drain(NULL));
+}
+TEST(gd_dispatcher_cancel_task)
+{
+    REFUSED(gd_dispatcher_cancel_task(NULL, 0));
+}
+TEST(gd_dispatcher_set_timeout)
+{
+    REFUSED(gd_dispatcher_set_timeout(NULL, 0));
+}
+TEST(gd_dispatcher_add_workers)
+{
+    REFUSED(gd_dispatcher_add_workers(NULL, 0, 1));
+}
+TEST(gd_dispatcher_remove_workers)
+{
+    REFUSED(gd_dispatcher_remove_workers(NULL, 0, 1));
+}
 TEST(gd_dispatcher_suspend)
 {
     gd_dispatcher_suspend(NULL);

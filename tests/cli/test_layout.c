@@ -53,7 +53,7 @@ static struct made_up *every_status(void)
 static struct made_up *every_reason(void)
 {
     struct made_up *m = made_run("--worker ./plugin.so");
-    for (int idle = GD_IDLE_NO_INPUT; idle <= GD_IDLE_AT_END; idle++) {
+    for (int idle = GD_IDLE_NO_INPUT; idle <= GD_IDLE_REMOVED; idle++) {
         if (idle == GD_IDLE_RESTARTING || idle == GD_IDLE_SETTING_UP)
             continue;
         const bool has_tasks = idle == GD_IDLE_LOADING || idle == GD_IDLE_RESULTS;
@@ -160,6 +160,20 @@ static struct made_up *ended(void)
     return m;
 }
 
+static struct made_up *paused(void)
+{
+    struct made_up *m = two_gpus();
+    m->stats.paused = 1;
+    return m;
+}
+
+static struct made_up *draining(void)
+{
+    struct made_up *m = paused();
+    m->stats.draining = 1;
+    return m;
+}
+
 /* --- whole screens ---------------------------------------------------------------------------- */
 
 static const struct made_screen screens[] = {
@@ -198,6 +212,8 @@ static const struct made_screen screens[] = {
     { "huge-200.txt", huge_numbers, { .width = 200, .height = 24, .utf8 = true } },
     { "begin-80.txt", not_begun, { .width = 80, .height = 24, .utf8 = true } },
     { "ended-80.txt", ended, { .width = 80, .height = 24, .utf8 = true, .failures = true } },
+    { "paused-80.txt", paused, { .width = 80, .height = 24, .utf8 = true } },
+    { "draining-80.txt", draining, { .width = 80, .height = 24, .utf8 = true } },
 };
 
 SCREENS(one_gpu)
@@ -210,6 +226,8 @@ SCREENS(hostile_names)
 SCREENS(huge_numbers)
 SCREENS(not_begun)
 SCREENS(ended)
+SCREENS(paused)
+SCREENS(draining)
 
 TEST(json)
 {

@@ -62,7 +62,7 @@ static void look(struct gd_observer *o)
     (void)gd_observer_read(o, &s);
     check_text(s->job, sizeof s->job);
     for (size_t i = 0; i < s->n_workers; i++) {
-        MUST(gd_snapshot_worker(s, i)->state <= GD_WORKER_LOST && gd_snapshot_worker(s, i)->idle <= GD_IDLE_AT_END);
+        MUST(gd_snapshot_worker(s, i)->state <= GD_WORKER_LOST && gd_snapshot_worker(s, i)->idle <= GD_IDLE_REMOVED);
         check_text(gd_snapshot_worker(s, i)->task, sizeof gd_snapshot_worker(s, i)->task);
     }
     for (size_t i = 0; i < s->n_devices; i++) {

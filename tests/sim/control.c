@@ -264,6 +264,9 @@ void check_control(struct sim *s)
         const struct gd__task *first = gd__sched_head(&s->sched, w);
         SIM_MUST(s, (!s->paused && !s->removed[w]) || not_begun(s, w) == 0,
                  "worker %u holds %llu tasks that it has not begun", w, LLU(not_begun(s, w)));
+        SIM_MUST(s, s->plan.late_ns > 0 || s->stop_due == 0 || s->now <= s->stop_due || !first,
+                 "worker %u has a task after the time for a stop", w);
+        SIM_MUST(s, !s->removed[w] || worker->placed.count == 0, "tasks wait for worker %u, which was removed", w);
         SIM_MUST(s, !s->removed[w] || !gd__takes_tasks(worker->state) || first || worker->n_flight > 0,
                  "worker %u was removed, and goes on", w);
         SIM_MUST(s, !ready || !first || worker->n_flight > 0 || !s->tasks[first->id].cancel_asked,

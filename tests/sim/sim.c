@@ -356,6 +356,7 @@ static void on_freeze(struct sim *s)
     }
     for (uint64_t id = 0; id < s->taken; id++)
         later(&s->tasks[id].put_off, by);
+    later(&s->stop_due, by);
     gd__sched_frozen(&s->sched, s->now, by);
 }
 
@@ -395,6 +396,8 @@ static void handle(struct sim *s, const struct event *e)
     case EVENT_SHUTDOWN:
         sim_trace(s, "shutdown");
         s->draining = false;
+        if (s->stop_due == 0 && !s->sched.workers_stopped)
+            s->stop_due = s->now + s->plan.config.stop_grace_ns;
         gd__sched_shutdown(&s->sched, s->now);
         break;
     case EVENT_ABORT:

@@ -201,6 +201,7 @@ struct sim {
     uint64_t frozen_at; /* when all processes were frozen for plan.freeze_ns; 0: not yet */
     uint64_t controls_left;
     uint64_t limit_changed_at; /* when the time limit of tasks was changed; 0: never */
+    uint64_t stop_due;         /* after a shutdown: when the last task must have ended; 0: there was none */
     bool paused, draining;
     bool *removed;       /* by worker: it must get no task and no process */
     uint64_t last_start; /* when a task was last handed out; 0: never */

@@ -31,7 +31,7 @@
 #include <stdint.h>
 
 #define GD__PAGE_MAGIC   0x3145474150534447ull /* "GDSPAGE1" */
-#define GD__PAGE_VERSION 3u
+#define GD__PAGE_VERSION 4u
 
 enum {
     GD__PAGE_TASKS = 4096,
@@ -69,8 +69,8 @@ struct gd__page_run {
     uint64_t ended;
     double work_done, work_total;
 };
-_Static_assert(sizeof(struct gd_stats) == 144, "a changed struct gd_stats needs a new GD__PAGE_VERSION");
-_Static_assert(sizeof(struct gd__page_run) == 208, "no holes");
+_Static_assert(sizeof(struct gd_stats) == 168, "a changed struct gd_stats needs a new GD__PAGE_VERSION");
+_Static_assert(sizeof(struct gd__page_run) == 232, "no holes");
 
 /* Texts are unchanged bytes. The reader makes them safe for a terminal. */
 struct gd__page_worker {

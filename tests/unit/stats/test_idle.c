@@ -74,6 +74,9 @@ TEST(without_tasks)
         { "waits for a full batch at the end",
           { .state = GD_WORKER_IDLE, .waiting = 2, .source_ended = true },
           GD_IDLE_BATCH },
+        { "the run is paused", { .state = GD_WORKER_IDLE, .waiting = 2, .is_paused = true }, GD_IDLE_PAUSED },
+        { "the run is paused, but nothing waits", { .state = GD_WORKER_IDLE, .is_paused = true }, GD_IDLE_NO_INPUT },
+        { "removed", { .state = GD_WORKER_OFF, .is_spare = true, .waiting = 2 }, GD_IDLE_REMOVED },
         { "the end", { .state = GD_WORKER_IDLE, .source_ended = true }, GD_IDLE_AT_END },
         { "the end, results of others wait",
           { .state = GD_WORKER_IDLE, .source_ended = true, .parked = 4, .queue_is_full = true },
@@ -93,13 +96,13 @@ TEST(without_tasks)
 
 TEST(each_reason_has_its_own_name)
 {
-    for (int i = GD_IDLE_NOT; i <= GD_IDLE_AT_END; i++) {
+    for (int i = GD_IDLE_NOT; i <= GD_IDLE_REMOVED; i++) {
         CHECK(strcmp(gd_idle_reason_name((enum gd_idle_reason)i), "unknown") != 0);
         for (int k = GD_IDLE_NOT; k < i; k++)
             CHECK(strcmp(gd_idle_reason_name((enum gd_idle_reason)i), gd_idle_reason_name((enum gd_idle_reason)k)) !=
                   0);
     }
-    CHECK_STR(gd_idle_reason_name((enum gd_idle_reason)(GD_IDLE_AT_END + 1)), "unknown");
+    CHECK_STR(gd_idle_reason_name((enum gd_idle_reason)(GD_IDLE_REMOVED + 1)), "unknown");
     CHECK_STR(gd_idle_reason_name((enum gd_idle_reason) - 1), "unknown");
 }
 

@@ -551,7 +551,7 @@ static void check_snapshot(const struct gd_snapshot *s)
     CHECK(has_end(s->job, sizeof s->job));
     for (size_t i = 0; i < s->n_workers; i++) {
         CHECK_LE(gd_snapshot_worker(s, i)->state, GD_WORKER_LOST);
-        CHECK_LE(gd_snapshot_worker(s, i)->idle, GD_IDLE_AT_END);
+        CHECK_LE(gd_snapshot_worker(s, i)->idle, GD_IDLE_REMOVED);
         CHECK(has_end(gd_snapshot_worker(s, i)->task, sizeof gd_snapshot_worker(s, i)->task));
     }
     for (size_t i = 0; i < s->n_devices; i++)
@@ -649,8 +649,8 @@ TEST(a_page_of_another_version_gives_a_clear_error)
         CHECK_EQ(pwrite(fd, &versions[i], sizeof versions[i], offsetof(struct gd__page_header, version)),
                  sizeof versions[i]);
         CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), GD_E_VERSION);
-        CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 2, " : "version 4, ");
-        CHECK_CONTAINS(gd_error_text(), "but this program reads version 3:");
+        CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 3, " : "version 5, ");
+        CHECK_CONTAINS(gd_error_text(), "but this program reads version 4:");
     }
     close(fd);
     gd__page_close(&p);
