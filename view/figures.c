@@ -39,6 +39,7 @@ void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *f
     to->restarts = from->restarts;
     to->last_ns = from->last_ns;
     to->busy_ns = from->busy_ns;
+    to->in_flight = from->in_flight;
 }
 
 /* The time of a snapshot. For a run that has ended, it is the time of its end. */

@@ -41,6 +41,7 @@ static void put_worker(struct gd__buffer *b, const struct gd_snapshot *s, const 
     gd__json_put_text(b, "idle", w->idle ? gd_idle_reason_name((enum gd_idle_reason)w->idle) : "");
     put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
     put_known(b, "task", status == VIEW_PROCESSING && w->current_task != UINT64_MAX, w->current_task);
+    put_count(b, "in_flight", w->in_flight);
     gd__json_put_text(b, "input", status == VIEW_PROCESSING ? w->task : "");
     put_count(b, "completed", w->completed);
     put_count(b, "failed", w->failed);

@@ -58,7 +58,11 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
 /* What the worker is doing. */
 static void describe(struct view_row *r, const struct gd_worker_view *w)
 {
-    const char *before = w->state == GD_WORKER_CANCELLING ? "asked to stop: " : "";
+    char before[32] = "";
+    if (w->state == GD_WORKER_CANCELLING)
+        snprintf(before, sizeof before, "asked to stop: ");
+    else if (w->in_flight > 1)
+        snprintf(before, sizeof before, "%llu in flight: ", (unsigned long long)w->in_flight);
     if (r->status == VIEW_QUARANTINED)
         snprintf(r->task, sizeof r->task, "out of use");
     else if (r->status == VIEW_ERROR)

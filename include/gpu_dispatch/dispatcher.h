@@ -309,6 +309,14 @@ struct gd_options {
     /* A request to the running job was carried out (code 0) or refused (negative): see gd_dispatcher_pause(). what is
      * one line for a log, for example "2 workers added to GPU 0". */
     void (*on_control)(void *user, const char *what, int code);
+
+    /* The most tasks that a worker may have in flight: begun and not finished. Only workers with begin (worker.h), and
+     * stream programs that announce a concurrency, can have more than one. 0: as many as the worker announces, but at
+     * most 256. The maximum is 4096. */
+    unsigned concurrency;
+    /* A worker sent a part of a task's result: gd_result_partial(). data is borrowed. The task goes on, and may fail
+     * and be tried again: attempt says which try this part belongs to. */
+    void (*on_partial)(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size);
 };
 
 #define GD_OPTIONS_INIT                                                                                     \
@@ -458,7 +466,9 @@ struct gd_worker_stats {
     uint64_t timeouts; /* attempts that timed out */
     uint64_t restarts;
     uint64_t last_ns; /* duration of the worker's last task */
-    uint64_t busy_ns; /* sum of the durations of all its tasks */
+    uint64_t busy_ns; /* sum of the durations of all its tasks; with several in flight, the time with at least one */
+    uint64_t
+        in_flight; /* tasks begun and not finished, in a worker that can have several; current_task is the oldest */
 };
 
 /* Fills *out with a consistent snapshot, at most a few milliseconds old. */

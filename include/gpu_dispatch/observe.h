@@ -92,6 +92,7 @@ struct gd_worker_view {
     /* The task's input, safe to print on a terminal and shortened to fit. A text keeps its beginning. A path keeps its
      * end, after "…", because files of one directory differ at the end. */
     char task[96];
+    uint64_t in_flight; /* as in struct gd_worker_stats */
 };
 
 struct gd_device_view {

@@ -182,8 +182,8 @@ void *gd_worker_user(const struct gd_worker *w);
 int gd_worker_error(struct gd_worker *w, const char *format, ...) GD_PRINTF(2, 3);
 
 /* Sets how many tasks this worker can have in flight at once. Call it in the setup of a worker with begin. Without this
- * call the number is gd_setup.concurrency, or 1 if that is 0. Returns the number that will be used: n, but at most 4096
- * and at most gd_setup.concurrency if that is not 0. Returns a negative code if n is 0, or the worker has no begin, or
+ * call the number is gd_setup.concurrency, or 1 if that is 0. Returns the number that will be used: n, but at most
+ * gd_setup.concurrency, or at most 256 if that is 0. Returns a negative code if n is 0, or the worker has no begin, or
  * setup is over. */
 int gd_worker_set_concurrency(struct gd_worker *w, unsigned n);
 

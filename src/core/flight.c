@@ -60,6 +60,19 @@ const struct gd__task *gd__sched_in_flight(const struct gd__sched *s, unsigned i
     return there ? &s->tasks[w->flight[place]] : NULL;
 }
 
+const struct gd__task *gd__sched_oldest(const struct gd__sched *s, unsigned i)
+{
+    const struct gd__sched_worker *w = &s->workers[i];
+    const struct gd__task *oldest = NULL;
+    for (unsigned place = 0, left = w->n_flight; left > 0; place++) {
+        const struct gd__task *t = gd__sched_in_flight(s, i, place);
+        left -= t != NULL;
+        if (t && (!oldest || t->position < oldest->position))
+            oldest = t;
+    }
+    return oldest ? oldest : gd__sched_head(s, i);
+}
+
 /* --- begin --- */
 
 int gd__inflight_begun(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__begin *b)

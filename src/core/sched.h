@@ -409,6 +409,8 @@ static inline uint64_t gd__sched_allowed(const struct gd__sched *s)
     return s->allowed;
 }
 bool gd__sched_has_idle(const struct gd__sched *s); /* a worker is ready and has no task */
+/* The task that w has had for the longest time: the first one in flight, or else the head of its window. May be NULL. */
+const struct gd__task *gd__sched_oldest(const struct gd__sched *s, unsigned w);
 /* The task in flight at that place of w, or NULL. */
 const struct gd__task *gd__sched_in_flight(const struct gd__sched *s, unsigned w, unsigned place);
 /* The task at the head of w's window, or NULL. */

@@ -82,7 +82,7 @@ static int open_sched(struct gd_dispatcher *d)
         .gpu_ids = d->copy.gpu_ids,
         .queue_size = o->queue_size,
         .total_tasks = o->total_tasks,
-        .concurrency = 1,
+        .concurrency = o->concurrency > 0 ? o->concurrency : GD__FLIGHT_UNSET,
         .task_timeout_ns = o->task_timeout_ms * GD__NS_PER_MS,
         .cancel_grace_ns = o->cancel_grace_ms * GD__NS_PER_MS,
         .end_wait_ns = END_WAIT_NS,

@@ -50,6 +50,8 @@ static int check_tasks(const struct gd_options *o)
         return gd__error(GD_E_INVALID, "crash_limit, setup_attempts and death_limit must be at least 1");
     if (o->batch_size == 0 || o->batch_size > MOST_BATCH)
         return gd__error(GD_E_INVALID, "batch_size is %u: it must be 1 to %d", o->batch_size, MOST_BATCH);
+    if (o->concurrency > GD__FLIGHT_MAX)
+        return gd__error(GD_E_INVALID, "concurrency is %u: it must be 0 to %u", o->concurrency, GD__FLIGHT_MAX);
     if (o->io_threads == 0 || o->io_threads > 1024)
         return gd__error(GD_E_INVALID, "io_threads is %u: it must be 1 to 1024", o->io_threads);
     if (o->load_ahead > MOST_AHEAD)

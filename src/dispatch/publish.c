@@ -82,7 +82,7 @@ static struct gd__idle_facts facts_of(const struct gd_dispatcher *d, unsigned i,
         .state = gd__sched_worker_state(s, i),
         .is_spare = w->state == GD__WORKER_SPARE,
         .is_paused = s->paused,
-        .handed = w->tail - w->head,
+        .handed = w->tail - w->head + w->n_flight,
         .waiting = s->backlog.count + s->solo.count + s->by_size_count + w->placed.count,
         .parked = s->n_parked,
         .source_ended = s->source_ended,
@@ -90,6 +90,10 @@ static struct gd__idle_facts facts_of(const struct gd_dispatcher *d, unsigned i,
     };
     if (f.handed > 0 && d->seats[i].live)
         ask_process(&d->seats[i], w->head, &f, start_ns);
+    if (w->n_flight > 0) {
+        f.is_started = true;
+        *start_ns = gd__sched_oldest(s, i)->begin_ns;
+    }
     return f;
 }
 
@@ -107,7 +111,7 @@ static void show_worker(struct gd_dispatcher *d, unsigned i, uint64_t now)
 {
     struct shown *shown = &d->publisher->workers[i];
     struct gd__page_worker *w = &shown->worker;
-    const struct gd__task *t = gd__sched_head(&d->sched, i);
+    const struct gd__task *t = gd__sched_oldest(&d->sched, i);
     const uint64_t was_task = w->task_size > 0 ? w->stats.current_task : UINT64_MAX, was_idle = w->idle;
     uint64_t start_ns = 0;
     const struct gd__idle_facts f = facts_of(d, i, &start_ns);

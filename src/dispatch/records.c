@@ -39,8 +39,9 @@ const char *gd__record_check(const struct gd__sched *s, unsigned w, const struct
 {
     if (!is_result(r->kind) && r->kind != GD__R_STARTED && r->kind != GD__R_PARTIAL)
         return NULL;
-    const struct gd__task *t = gd__sched_at(s, w, r->position);
-    if (!t || (r->kind != GD__R_STARTED && r->position != s->workers[w].head))
+    const bool begun = s->workers[w].concurrency > 1 && r->kind != GD__R_STARTED;
+    const struct gd__task *t = begun ? gd__sched_in_flight(s, w, r->place) : gd__sched_at(s, w, r->position);
+    if (!t || (begun ? r->position != t->position : r->kind != GD__R_STARTED && r->position != s->workers[w].head))
         return "it reported on a task that it does not have";
     if (gd__task_number(t) != r->task_id || t->attempt + 1 != r->attempt)
         return "it reported one task as another";
@@ -96,6 +97,8 @@ static int take_result(struct gd_dispatcher *d, struct gd__seat *seat, const str
         o.size = GD__MESSAGE_MAX; /* a correct worker never writes more, but a faulty one may claim gigabytes */
     }
     clamp_times(d, &o);
+    if (d->sched.workers[seat->index].concurrency > 1)
+        return gd__sched_finish(&d->sched, d->now, seat->index, r->slot.place, r->slot.position, &o);
     return gd__sched_result(&d->sched, d->now, seat->index, &o, r->slot.safe_batch);
 }
 
@@ -104,9 +107,23 @@ static int take_started(struct gd_dispatcher *d, struct gd__seat *seat, const st
     if (r->slot.position < seat->announced)
         return GD_E_PROTOCOL;
     seat->announced = r->slot.position + 1;
+    if (d->sched.workers[seat->index].concurrency > 1) {
+        const struct gd__begin b = { .position = r->slot.position,
+                                     .start_ns = r->slot.start_ns,
+                                     .place = r->slot.place };
+        const int rc = gd__sched_begun(&d->sched, d->now, seat->index, &b);
+        if (rc < 0)
+            return rc;
+    }
     if (d->o.on_task_start)
         d->o.on_task_start(d->o.user, r->slot.task_id, (int)seat->index, r->slot.attempt, r->slot.start_ns);
     return 0;
+}
+
+static void take_partial(struct gd_dispatcher *d, const struct gd__seat *seat, const struct record *r)
+{
+    if (d->o.on_partial)
+        d->o.on_partial(d->o.user, r->slot.task_id, (int)seat->index, r->slot.attempt, r->bytes, r->size);
 }
 
 static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const struct record *r)
@@ -121,7 +138,7 @@ static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const 
     case GD__R_READY:
         seat->ends_tasks = r->slot.position & GD__READY_ENDS_TASKS;
         gd__sched_loads(&d->sched, seat->index, r->slot.position & GD__READY_LOADS);
-        return gd__sched_ready(&d->sched, d->now, seat->index, 1);
+        return gd__sched_ready(&d->sched, d->now, seat->index, r->slot.attempt);
     case GD__R_SETUP_FAILED:
         return gd__sched_setup_failed(&d->sched, d->now, seat->index, message);
     case GD__R_CLEANUP_FAILED:
@@ -140,7 +157,9 @@ static void take_record(struct gd_dispatcher *d, struct gd__seat *seat, const st
         rc = take_started(d, seat, r);
     else if (!wrong && is_result(r->slot.kind))
         rc = take_result(d, seat, r);
-    else if (!wrong && r->slot.kind != GD__R_PARTIAL) /* no callback takes partial results, so they are dropped */
+    else if (!wrong && r->slot.kind == GD__R_PARTIAL)
+        take_partial(d, seat, r);
+    else if (!wrong)
         rc = take_lifecycle(d, seat, r);
     if (rc < 0)
         wrong = "it sent a report at the wrong time";

@@ -72,11 +72,12 @@ static void collect(const struct gd_dispatcher *d, struct gd_stats *out, uint64_
 static void collect_worker(const struct gd_dispatcher *d, unsigned i, struct gd_worker_stats *out)
 {
     const struct gd__sched_worker *w = &d->sched.workers[i];
-    const struct gd__task *t = gd__sched_head(&d->sched, i);
+    const struct gd__task *t = gd__sched_oldest(&d->sched, i);
     out->state = gd__sched_worker_state(&d->sched, i);
     out->pid = (uint64_t)d->seats[i].child.pid;
     out->current_task = t ? gd__task_number(t) : UINT64_MAX;
-    out->handed = w->tail - w->head;
+    out->handed = w->tail - w->head + w->n_flight;
+    out->in_flight = w->n_flight;
     out->completed = w->completed;
     out->failed = w->failed;
     out->timeouts = w->timeouts;

@@ -73,7 +73,8 @@
 #define GD__LINE           64u
 #define GD__EXTENT         (2u << 20) /* a huge page: see extents.h */
 #define GD__INLINE_MAX     24u        /* payloads and results of up to this many bytes travel in the slot */
-#define GD__FLIGHT_MAX     4096u      /* the most tasks in flight in one worker */
+#define GD__FLIGHT_MAX     4096u      /* the most tasks in flight in one worker, */
+#define GD__FLIGHT_UNSET   256u       /* and if gd_options.concurrency is 0 */
 
 /* The full fence of the protocol. ThreadSanitizer does not support fences, so it gets a read-modify-write instead. */
 #if defined(__SANITIZE_THREAD__)

@@ -162,6 +162,7 @@ static void fill_worker(struct gd_worker_view *to, const struct gd_worker_stats 
     to->restarts = from->restarts;
     to->last_ns = from->last_ns;
     to->busy_ns = from->busy_ns;
+    to->in_flight = from->in_flight;
 }
 
 static void fill_workers(struct gd_observer *o)

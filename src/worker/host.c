@@ -467,10 +467,9 @@ static int make_entries(struct gd_worker *w)
 unsigned gd__host_concurrency(const struct gd_worker *w)
 {
     const unsigned bound = w->port.config.concurrency;
-    unsigned n = w->announced ? w->announced : bound ? bound : 1;
-    if (bound && n > bound)
-        n = bound;
-    return n < GD__FLIGHT_MAX ? n : GD__FLIGHT_MAX;
+    const unsigned n = w->announced ? w->announced : bound ? bound : 1;
+    const unsigned most = bound == 0 ? GD__FLIGHT_UNSET : bound < GD__FLIGHT_MAX ? bound : GD__FLIGHT_MAX;
+    return n < most ? n : most;
 }
 
 /* Stores the outcome of setup or cleanup in w->own. */

@@ -19,10 +19,6 @@
 #define RESULT_ADDRESS_SPACE     (UINT64_C(1) << 36)
 #define RESULT_ADDRESS_SPACE_ALL (UINT64_C(1) << 45)
 
-/* The most tasks in flight in one worker. The scheduler hands out one task (or batch) at a time, so workers that could
- * have more in flight get one at a time too. */
-#define CONCURRENCY 1
-
 /* --- the environment of a worker --- */
 
 enum { N_OWN_VARIABLES = 6, N_SET = N_OWN_VARIABLES + GD__DEVICE_VARIABLES, VARIABLE_MAX = GD__PROCESS_NAME_MAX };
@@ -121,7 +117,7 @@ static int open_channel(struct gd_dispatcher *d, struct gd__seat *seat)
             .io_threads = d->o.io_threads,
             .load_ahead = d->o.load_ahead,
             .n_gpus = (uint32_t)device->n_gpus,
-            .concurrency = CONCURRENCY,
+            .concurrency = d->o.concurrency,
             .batch_wait_ns = (uint64_t)d->o.batch_wait_us * 1000,
         },
         .args = d->o.setup_args,

@@ -75,6 +75,13 @@ static void cancel(void *ctx, unsigned w, uint64_t below)
     (void)send(seat->lifeline.fd, "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static void cancel_place(void *ctx, unsigned w, unsigned place, uint64_t position)
+{
+    struct gd__seat *seat = seat_of(ctx, w);
+    gd__channel_cancel_at(&seat->channel, place, position);
+    (void)send(seat->lifeline.fd, "c", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* this only triggers cancel(): see cancel() */
+}
+
 static bool end_tasks(void *ctx, unsigned w)
 {
     const struct gd__seat *seat = seat_of(ctx, w);
@@ -110,6 +117,7 @@ const struct gd__sched_effects gd__effects = {
     .take_back = take_back,
     .probe = probe,
     .cancel = cancel,
+    .cancel_place = cancel_place,
     .end_tasks = end_tasks,
     .kill = kill_process,
     .stop = stop,

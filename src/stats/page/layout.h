@@ -79,8 +79,8 @@ struct gd__page_worker {
     uint64_t task_size; /* how many bytes of task are filled */
     char task[96];
 };
-_Static_assert(sizeof(struct gd_worker_stats) == 96, "a changed struct gd_worker_stats needs a new GD__PAGE_VERSION");
-_Static_assert(sizeof(struct gd__page_worker) == 224, "no holes");
+_Static_assert(sizeof(struct gd_worker_stats) == 104, "a changed struct gd_worker_stats needs a new GD__PAGE_VERSION");
+_Static_assert(sizeof(struct gd__page_worker) == 232, "no holes");
 
 struct gd__page_device {
     int64_t gpu_id, vendor;
