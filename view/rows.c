@@ -58,7 +58,7 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
 /* What the worker is doing. */
 static void describe(struct view_row *r, const struct gd_worker_view *w)
 {
-    char before[32] = "";
+    char before[48] = "";
     if (w->state == GD_WORKER_CANCELLING)
         snprintf(before, sizeof before, "asked to stop: ");
     else if (w->in_flight > 1)

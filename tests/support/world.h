@@ -65,6 +65,7 @@ enum world_what {
     W_THREAD_EXIT, /* calls pthread_exit() */
     W_LOAD_THREAD_EXIT,
     W_CLOSE_ALL,  /* closes every descriptor from 3 up, then answers */
+    W_PARTIAL,    /* sends n partial results, which contain their numbers from 0, then answers */
     W_FORK_TWICE, /* forks, and both processes answer, the child first */
 };
 
@@ -220,7 +221,7 @@ int world_join(struct world *w);
 
 /* Chooses the functions of the workers. They always have setup, process and cleanup, unless the letters contain 's' (no
  * setup and no cleanup) or 'p' (no process). Additional functions: 'b' process_batch, 'l' load and unload, 'i'
- * interrupt. */
+ * interrupt, 'f' begin, which runs each task on a thread of its own; setup allows gd_options.concurrency tasks. */
 void world_ops(const char *letters);
 void world_on_task_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns);
 

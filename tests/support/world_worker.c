@@ -57,6 +57,12 @@ static void crash(void)
     _exit(98);
 }
 
+/* In either mode of a worker. */
+static bool is_cancelled(const struct gd_worker *w, const struct gd_result *r)
+{
+    return gd_task_cancelled(w) || gd_result_cancel_requested(r);
+}
+
 static void loop_for_ever(void)
 {
     for (volatile unsigned i = 0;; i++)
@@ -227,7 +233,7 @@ static int answer_bytes(struct gd_result *r, const struct world_order *o)
 
 static int stop_politely(const struct gd_worker *w, struct gd_result *r)
 {
-    while (!gd_task_cancelled(w))
+    while (!is_cancelled(w, r))
         ;
     world_count_add(page, WC_CANCELLED, 1);
     return gd_result_cancelled(r);
@@ -367,6 +373,11 @@ static int obey(struct gd_worker *w, const struct gd_task *t, struct gd_result *
         for (int fd = 3; fd < 1024; fd++)
             close(fd);
         break;
+    case W_PARTIAL:
+        for (uint64_t i = 0; i < o.n; i++)
+            if (gd_result_partial(r, &i, sizeof i) < 0)
+                return gd_result_error(r, "partial result %llu: %s", (unsigned long long)i, gd_error_text());
+        break;
     case W_FORK_TWICE:
         return_twice();
         break;
@@ -418,6 +429,36 @@ static void unload(struct gd_worker *w, struct gd_task *t)
     world_count_add(page, WC_UNLOADS, 1);
 }
 
+/* --- tasks in flight --- */
+
+struct flight {
+    struct gd_worker *w;
+    const struct gd_task *t;
+    struct gd_result *r;
+};
+
+static void *fly(void *arg)
+{
+    const struct flight f = *(struct flight *)arg;
+    free(arg);
+    obey(f.w, f.t, f.r, 0);
+    gd_result_finish(f.r);
+    return NULL;
+}
+
+static int begin(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    struct flight *f = malloc(sizeof *f);
+    pthread_t thread;
+    if (!f)
+        abort();
+    *f = (struct flight){ w, t, r };
+    if (pthread_create(&thread, NULL, fly, f) != 0)
+        abort();
+    pthread_detach(thread);
+    return 0;
+}
+
 const struct gd_worker_ops *world__worker_ops(void)
 {
     static struct gd_worker_ops ops;
@@ -434,6 +475,7 @@ const struct gd_worker_ops *world__worker_ops(void)
         .unload = strchr(letters, 'l') ? unload : NULL,
         .cleanup = strchr(letters, 's') ? NULL : cleanup,
         .interrupt = strchr(letters, 'i') ? interrupt : NULL,
+        .begin = strchr(letters, 'f') ? begin : NULL,
     };
     if (is_worker)
         map_page();
