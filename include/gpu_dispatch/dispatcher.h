@@ -198,8 +198,9 @@ struct gd_options {
     unsigned setup_jobs;       /* how many workers run setup at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup is started */
-    /* default 10: a worker that dies this many times in a row without finishing a task is not restarted. Deaths for which
-     * a task has failed (crash_limit) do not count, unless only this worker died of it while there were others. */
+    /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. If a task has
+     * failed because of these deaths (crash_limit), they do not count. But they count if the task killed only this
+     * worker although there were other workers, because then the worker may be the cause. */
     unsigned death_limit;
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */

@@ -31,7 +31,7 @@ void gd__death_charge(struct gd__sched *s, unsigned i, struct gd__task *t)
     struct gd__sched_worker *w = &s->workers[i];
     t->killed = t->killed == -1 || t->killed == (int32_t)i ? (int32_t)i : GD__KILLED_SEVERAL;
     if (w->n_charged == GD__CHARGED_MOST)
-        return; /* it counts, whatever becomes of the task */
+        return; /* the list is full: this death counts, even if the task fails because of it */
     w->charged[w->n_charged++] = t->id;
     w->death_charged = true;
 }

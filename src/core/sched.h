@@ -22,10 +22,10 @@
  * each is suspect and none is charged. Every suspect is run again alone, so that another death has only one possible
  * cause. Tasks that had not been started are handed out again at once, uncharged.
  *
- * A worker that dies death_limit times in a row without finishing a task is given up. A death that was charged to a
- * task does not count once the task has failed for it: the task was the cause. But if the task ended only this worker's
- * processes while there were other workers, the worker may be the cause, and the death counts. A death with a task that
- * was cancelled on request does not count.
+ * A worker that dies death_limit times in a row without finishing a task is given up. If a task has failed because of
+ * the deaths that it was charged with, these deaths no longer count, because the task was the cause. But if the task
+ * ended only processes of this worker while there were other workers, the worker may be the cause, and the deaths
+ * count. The death of a worker whose task was cancelled on request does not count.
  *
  * A stop uses up no attempts. A task that fails after the stop began is cancelled, whatever the cause of the failure.
  * systemd and Slurm send SIGTERM to every process at once, so a worker may receive it before the dispatcher does.
@@ -256,9 +256,9 @@ struct gd__sched_worker {
     uint64_t target_mean;  /* the mean_ns for which target and burst were computed */
     uint32_t batch_limit;
     uint32_t setup_tries;
-    uint32_t deaths_in_row;             /* deaths since a process finished a task, without the next ones */
-    uint32_t n_charged;                 /* such deaths that were charged to a task which may still finish elsewhere */
-    uint64_t charged[GD__CHARGED_MOST]; /* the numbers of these tasks */
+    uint32_t deaths_in_row;             /* deaths since a process finished a task, without those in `charged` */
+    uint32_t n_charged;                 /* deaths that were charged to a task, for as long as they count */
+    uint64_t charged[GD__CHARGED_MOST]; /* the numbers of the tasks that these deaths were charged to */
     bool death_charged;                 /* the last death was charged to a task */
     uint32_t shortages;                 /* number of shortages in a row */
     uint64_t short_until;               /* while SHORT: until when it gets no task */

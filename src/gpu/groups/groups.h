@@ -25,8 +25,8 @@ struct gd__group {
  *           best-connected first.
  *
  * groups has room for n. Groups are in the order of their first devices. group_of, with room for n, gets the number of
- * each device's group, or -1 for a device that is left over. Returns the number of groups, which may be 0, or a negative
- * code. list may be NULL if no device is in it. */
+ * each device's group, or -1 for a device that is left over. Returns the number of groups, which may be 0, or a
+ * negative code. list may be NULL if no device is in it. */
 int gd__groups_form(struct gd__group *groups, int *group_of, const struct gd_devices *list,
                     const struct gd__chosen *chosen, size_t n, unsigned k);
 
