@@ -82,7 +82,19 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
     return 0;
 }
 
+/* With FLIGHT_ENV set, workers begin tasks and finish them at once. */
+#define FLIGHT_ENV "GD_BENCH_FLIGHT"
+
+static int begin(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    const int rc = process(w, t, r);
+    if (rc == 0)
+        gd_result_finish(r);
+    return rc;
+}
+
 static const struct gd_worker_ops ops = { .size = sizeof ops, .process = process };
+static const struct gd_worker_ops flight_ops = { .size = sizeof flight_ops, .begin = begin };
 
 /* --- a run --- */
 
@@ -210,6 +222,24 @@ static void throughput(void)
         }
         print_line(cases[c].name, "tasks/s", v, (size_t)repeats);
     }
+}
+
+/* Tasks in flight that finish at once: what the bookkeeping costs. */
+static void flight(void)
+{
+    double v[MAX_REPEATS] = { 0 };
+    setenv(FLIGHT_ENV, "1", 1);
+    for (int i = 0; i < repeats; i++) {
+        struct run r;
+        uint64_t eight = 8;
+        prepare(&r, 1, quick ? 2000000 : 10000000, &eight, sizeof eight);
+        r.o.queue_size = 8192;
+        r.o.concurrency = 64;
+        go(&r);
+        v[i] = (double)(r.n - 1) / ((double)(r.last - r.first) / 1e9);
+    }
+    unsetenv(FLIGHT_ENV);
+    print_line("flight_64", "tasks/s", v, (size_t)repeats);
 }
 
 static void latency(void)
@@ -429,9 +459,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    { "memory", memory },   { "throughput", throughput }, { "latency", latency },
-    { "payload", payload }, { "recovery", recovery },     { "lateness", lateness },
-    { "first", first },     { "scale", scale },           { "stream", stream },
+    { "memory", memory },   { "throughput", throughput }, { "flight", flight },     { "latency", latency },
+    { "payload", payload }, { "recovery", recovery },     { "lateness", lateness }, { "first", first },
+    { "scale", scale },     { "stream", stream },
 };
 
 static bool wanted(const char *name, int argc, char **argv)
@@ -448,7 +478,7 @@ static bool wanted(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     int c;
-    if (gd_worker_main(&argc, argv, &ops) < 0) {
+    if (gd_worker_main(&argc, argv, getenv(FLIGHT_ENV) ? &flight_ops : &ops) < 0) {
         fprintf(stderr, "%s\n", gd_error_text());
         return 1;
     }

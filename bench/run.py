@@ -134,6 +134,16 @@ def throughput(b):
     row("the same, 2 workers, queue 8192", spread(two, 1e-6) + " M/s")
 
 
+def flight(b):
+    one, many, ratios = [], [], []
+    for _ in range(b.rounds):
+        one.append(b.ours("throughput")["throughput_1_worker"])
+        many.append(b.ours("flight")["flight_64"])
+        ratios.append(many[-1] / one[-1])
+    row("no-op tasks, up to 64 in flight, 1 worker", spread(many, 1e-6) + " M/s",
+        "one at a time " + spread(one, 1e-6) + " M/s", spread(ratios), "0.5", statistics.median(ratios) >= 0.5)
+
+
 def python_pools(b):
     names = {"queue_pool": ("a pool on multiprocessing.Queue", None),
              "pool_chunk_1": ("Pool.imap_unordered, chunk 1", 300),
@@ -449,7 +459,7 @@ def transcribe(b):
         statistics.median(ratios) >= 1.7)
 
 
-PARTS = {part.__name__: part for part in (memory, throughput, python_pools, latency, payload, times, scale, discovery,
+PARTS = {part.__name__: part for part in (memory, throughput, flight, python_pools, latency, payload, times, scale, discovery,
                                            commands, stream, observers, python, journal, transcribe)}
 
 
