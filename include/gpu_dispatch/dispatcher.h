@@ -111,6 +111,7 @@ struct gd_report {
     int signal;              /* after a crash: the signal that killed the worker, or 0 */
     int exit_code;           /* after a crash: the exit code of the worker */
     uint64_t first_start_ns; /* start of the first attempt, like start_ns; 0: never started, or not known */
+    unsigned timeout_ms;     /* the time limit of the task: its own, or that of the run; 0: none */
 };
 
 /* A task that is not run because the journal has its result. Borrowed until the callback returns. New fields are only

@@ -36,11 +36,11 @@ static struct gd__payload payload_of(const struct gd__task *t)
     return p;
 }
 
-/* The time limit of a task, in seconds. A task that times out in a batch is run again alone, so its report always
- * concerns this limit. */
-static double limit_of(const struct gd_dispatcher *d, const struct gd__task *t)
+/* The time limit of a task; 0: none. A task that times out in a batch is run again alone, so its report always concerns
+ * this limit. */
+static uint64_t limit_ms(const struct gd_dispatcher *d, const struct gd__task *t)
 {
-    return t->timeout_ns > 0 ? (double)t->timeout_ns / GD__NS_PER_S : d->o.task_timeout_ms / 1000.0;
+    return (t->timeout_ns > 0 ? t->timeout_ns : d->sched.config.task_timeout_ns) / GD__NS_PER_MS;
 }
 
 /* The error message of a failure for which the worker sent no message. */
@@ -49,7 +49,7 @@ static void default_message(const struct gd_dispatcher *d, const struct gd__task
 {
     switch (o->failure) {
     case GD_FAILURE_TIMEOUT:
-        snprintf(text, TEXT_MAX, "timed out after %g s", limit_of(d, t));
+        snprintf(text, TEXT_MAX, "timed out after %g s", (double)limit_ms(d, t) / 1000);
         break;
     case GD_FAILURE_CANCELLED:
         snprintf(text, TEXT_MAX, o->on_request ? "cancelled on request" : "not done: the run was shut down");
@@ -159,6 +159,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         .failure = o->failure,
         .signal = o->signal,
         .exit_code = o->exit_code,
+        .timeout_ms = (unsigned)limit_ms(d, t),
     };
     d->record_due = (struct gd__journal_task *)(uintptr_t)t->tag;
     if (o->failure == GD_FAILURE_NONE) {

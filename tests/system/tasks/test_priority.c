@@ -24,11 +24,18 @@ static int next_with_settings(void *user, struct gd_item *item)
     return some;
 }
 
+static void check_limit(struct world *w, const struct gd_report *r)
+{
+    const unsigned own = settings[r->task_id].timeout_ms;
+    CHECK_EQ(r->timeout_ms, own > 0 ? own : w->o.task_timeout_ms);
+}
+
 static void open_world(struct world *w, unsigned n_gpus)
 {
     world_open(w, n_gpus);
     next_item = w->o.source;
     w->o.source = next_with_settings;
+    w->on_final = check_limit;
 }
 
 /* A task that waits at its own gate. Gate 1 is that of the source. */
