@@ -20,7 +20,7 @@ from gpu_dispatch._imap import Results, TaskFailed
 from gpu_dispatch._journal import Versioned, file_key
 from gpu_dispatch._native import JournalError
 from gpu_dispatch._native import version as __version__
-from gpu_dispatch.dispatcher import Dispatcher
+from gpu_dispatch.dispatcher import Dispatcher, Task
 from gpu_dispatch.protocol import CleanupFailed, SetupFailed, TaskError, TaskStarted, TaskSuccess, TaskTimeout
 from gpu_dispatch.worker import BaseWorker, TaskTimeoutError
 
@@ -31,6 +31,7 @@ __all__ = [
     "JournalError",
     "Results",
     "SetupFailed",
+    "Task",
     "TaskError",
     "TaskFailed",
     "TaskStarted",

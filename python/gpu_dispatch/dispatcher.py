@@ -8,6 +8,7 @@ import operator
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpu_dispatch import _native
@@ -16,11 +17,12 @@ from gpu_dispatch._journal import job_name, journal_options
 from gpu_dispatch._spawn import worker_command
 from gpu_dispatch.worker import BaseWorker
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "Task"]
 
 _log = logging.getLogger("gpu_dispatch")
 
 _INHERIT, _DISCARD = 0, 1  # enum gd_worker_output
+_PRIORITY_MIN, _PRIORITY_MAX = -4, 3  # GD_PRIORITY_MIN, GD_PRIORITY_MAX
 _VISIBLE = {"uuid": 0, "index": 1}  # enum gd_visible_devices
 _NO_RUN = {
     "total": 0,
@@ -40,6 +42,26 @@ _NO_RUN = {
     "n_workers": 0,
     "skipped": 0,
 }
+
+
+@dataclass(frozen=True)
+class Task:
+    """An item together with settings of its task. A generator may yield it instead of the item.
+
+        dispatcher.run((Task(path, priority=2 if is_urgent(path) else 0) for path in paths), save)
+
+    The worker and a key function get the item alone.
+    """
+
+    item: Any
+    priority: int = 0  # -4 to 3; among waiting tasks, those of a higher priority start first
+    timeout: float | None = None  # the task's own limit in seconds; None: task_timeout
+
+    def __post_init__(self) -> None:
+        if not _PRIORITY_MIN <= _integer("priority", self.priority) <= _PRIORITY_MAX:
+            raise ValueError(f"priority is {self.priority!r}: it must be {_PRIORITY_MIN} to {_PRIORITY_MAX}")
+        if self.timeout is not None and _in_ms("timeout", self.timeout) == 0:
+            raise ValueError(f"timeout is {self.timeout!r}: it must be more than 0 seconds; None for that of the run")
 
 
 class Dispatcher:
@@ -211,12 +233,13 @@ class Dispatcher:
         raises, the run ends and run() raises its exception. If the generator raises, the items that it yielded before
         are finished first. Ctrl-C ends the run at once with KeyboardInterrupt.
 
-        :param generator: any iterable of items. Items may be anything that can be pickled.
+        :param generator: any iterable of items. Items may be anything that can be pickled. Tasks start in their order. An
+            item may be a Task, which has a priority and its own time limit.
         :param on_success: called with (task_id, result, worker_id). Task ids count the items from 0.
         :param on_error: called with (task_id, error, worker_id) for a failed task. error is a traceback, or a message
             about what happened to the worker. worker_id is -1 if the task was never given to a worker.
-        :param on_timeout: called with (task_id, timeout, worker_id) for a task that exceeded task_timeout. If it is not
-            given, on_error is called instead.
+        :param on_timeout: called with (task_id, timeout, worker_id) for a task that exceeded its limit: task_timeout, or that
+            of its Task. If it is not given, on_error is called instead.
         :param on_setup_fail: called with (gpu_id, error) when a worker's setup() failed.
         :param on_task_start: called with (task_id, worker_id) when a worker starts a task.
         :param on_exit: called last, always.
@@ -460,11 +483,15 @@ def _check_call(name: str, function: Any, required: bool = False) -> Any:
     raise TypeError(f"{name} is {function!r}: it must be callable")
 
 
-def _at_least(name: str, value: Any, least: int) -> int:
+def _integer(name: str, value: Any) -> int:
     try:
-        number = operator.index(value)
+        return operator.index(value)
     except TypeError:
         raise TypeError(f"{name} is {value!r}: it must be an int") from None
+
+
+def _at_least(name: str, value: Any, least: int) -> int:
+    number = _integer(name, value)
     if number < least:
         raise ValueError(f"{name} is {number}: it must be at least {least}")
     return number

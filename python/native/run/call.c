@@ -194,8 +194,9 @@ static void on_timeout(void *user, const struct gd_report *report)
 {
     struct run *r = user;
     if (begin_end(r, ON_TIMEOUT, report)) {
-        Py_INCREF(r->timeout);
-        PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), r->timeout,
+        const bool is_own = report->timeout_ms != r->timeout_ms; /* a Task's own limit */
+        PyObject *limit = is_own ? PyFloat_FromDouble(report->timeout_ms / 1000.0) : Py_NewRef(r->timeout);
+        PyObject *args[] = { NULL, PyLong_FromUnsignedLongLong(report->task_id), limit,
                              PyLong_FromLong(run_worker_id(r, report->worker_id)) };
         call(r, ON_TIMEOUT, args, 3);
     }

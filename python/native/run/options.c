@@ -140,7 +140,7 @@ static int read_seconds(struct reading *reading, PyObject *value, unsigned *fiel
     if (!timeout)
         return -1;
     Py_XSETREF(reading->run->timeout, timeout);
-    *field = (unsigned)ceil(seconds * 1000);
+    *field = reading->run->timeout_ms = (unsigned)ceil(seconds * 1000);
     return 0;
 }
 

@@ -46,6 +46,14 @@ void error_raise(PyObject *error)
 
 /* ---- life ---- */
 
+static PyObject *task_class(void)
+{
+    PyObject *module = PyImport_ImportModule("gpu_dispatch.dispatcher");
+    PyObject *found = module ? PyObject_GetAttrString(module, "Task") : NULL;
+    Py_XDECREF(module);
+    return found;
+}
+
 static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char name[] = "options", *names[] = { name, NULL };
@@ -57,7 +65,8 @@ static PyObject *run_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     r->wakeup_read = r->wakeup_write = r->wakeup_next = -1;
     r->timeout = PyFloat_FromDouble(0);
-    if (r->timeout && options_open(r, options) == 0)
+    r->task = task_class();
+    if (r->timeout && r->task && options_open(r, options) == 0)
         return (PyObject *)r;
     Py_DECREF(r);
     return NULL;
@@ -80,6 +89,7 @@ static void run_dealloc(PyObject *self)
     drop_calls(r);
     Py_XDECREF(r->iterator);
     Py_XDECREF(r->timeout);
+    Py_XDECREF(r->task);
     Py_XDECREF(r->error);
     Py_XDECREF(r->source_error);
     type->tp_free(self);

@@ -33,6 +33,7 @@ struct run {
     struct gd_dispatcher *d; /* lives as long as the Run */
     int *worker_ids;         /* the worker_id that Python gets for each worker; NULL: the worker's index */
     PyObject *timeout;       /* time limit of a task in seconds, as the user gave it */
+    unsigned timeout_ms;     /* the same for the library; 0: none */
     PyObject *note;          /* on_device_note; borrowed, and only set while the dispatcher is opened */
     bool used;
 
@@ -55,6 +56,7 @@ struct run {
     bool source_ready;
     sigset_t signals; /* the signals that the caller of run() had blocked */
     PyObject *iterator;
+    PyObject *task; /* the class gpu_dispatch.Task */
     PyThreadState *source_state;
     PyGILState_STATE source_gil;
     unsigned long source_thread;

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -152,6 +153,31 @@ static enum pulled take_kept(struct run *r, struct gd_item *item, PyObject *obje
     return !value_is_pickle(item->data, item->size) || journal_remember(r, number, object) == 0 ? ITEM : FAILED;
 }
 
+/* Reads the settings of a Task. The class has checked them. Returns 0, or -1 with an exception. */
+static int read_settings(struct gd_item *item, PyObject *task)
+{
+    PyObject *priority = PyObject_GetAttrString(task, "priority");
+    PyObject *timeout = priority ? PyObject_GetAttrString(task, "timeout") : NULL;
+    const long level = timeout ? PyLong_AsLong(priority) : 0;
+    const double seconds = !timeout || timeout == Py_None || PyErr_Occurred() ? 0 : PyFloat_AsDouble(timeout);
+    item->priority = level < GD_PRIORITY_MIN || level > GD_PRIORITY_MAX ? GD_PRIORITY_MAX + 1 : (int)level;
+    item->timeout_ms = seconds > 0 && seconds <= UINT_MAX / 1000 ? (unsigned)ceil(seconds * 1000) : 0;
+    Py_XDECREF(timeout);
+    Py_XDECREF(priority);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* If object is a Task, replaces it by its item and stores its settings. Returns 0, or -1 with an exception; the
+ * reference to *object is then released. */
+static int unwrap(struct run *r, struct gd_item *item, PyObject **object)
+{
+    if (!PyObject_TypeCheck(*object, (PyTypeObject *)r->task))
+        return 0;
+    PyObject *inner = read_settings(item, *object) == 0 ? PyObject_GetAttrString(*object, "item") : NULL;
+    Py_SETREF(*object, inner);
+    return inner ? 0 : -1;
+}
+
 static enum pulled pull(struct run *r, struct gd_item *item, unsigned char small[SMALL_MAX])
 {
     PyObject *object = Py_TYPE(r->iterator)->tp_iternext(r->iterator);
@@ -163,6 +189,8 @@ static enum pulled pull(struct run *r, struct gd_item *item, unsigned char small
         PyErr_Clear();
         return AT_END;
     }
+    if (unwrap(r, item, &object) < 0)
+        return FAILED;
     const enum pulled what = r->kept                              ? take_kept(r, item, object, small)
                              : encode(r, item, object, small) < 0 ? FAILED
                                                                   : ITEM;
