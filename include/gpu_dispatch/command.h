@@ -46,6 +46,18 @@
  * turns them back into bytes. A line is at most 1 GiB long. A program that writes any other line breaks the protocol.
  * It is killed and replaced, and its tasks are started again. If this happens crash_limit times during the same task,
  * the task is reported as a crash.
+ *
+ * A program that gathers tasks, or works on several at once, writes {"ready":true,"concurrency":64}. Then at most 64
+ * tasks are in flight, new lines come while others are in flight, and there are three more kinds of lines:
+ *
+ *   {"flush":true}                  to the program: no more tasks follow for now
+ *   {"cancel":7}                    to the program: task 7 has reached its time limit
+ *   {"id":7,"partial":...}          from the program: a part of the result; the task goes on
+ *
+ * A flush is sent if the program has fewer tasks than it announced and no more follow within gd_options.batch_wait_us.
+ * The program should then begin what it has gathered. A cancelled task must still be answered. The program is killed if
+ * it does not do so in time. "concurrency" cannot be combined with gd_options.batch_size > 1. Other programs never get
+ * these lines.
  */
 #ifndef GPU_DISPATCH_COMMAND_H
 #define GPU_DISPATCH_COMMAND_H

@@ -511,7 +511,7 @@ static void set_up(struct gd_worker *w)
     if (w->own.kind != GD__R_SUCCESS)
         return;
     int code = make_entries(w);
-    if (code == 0 && w->ops.begin)
+    if (code == 0 && (w->ops.begin || (w->pipe && w->announced)))
         code = gd__flight_open(w, gd__host_concurrency(w));
     else if (code == 0 && w->pipe)
         code = gd__pipeline_open(w);

@@ -8,6 +8,7 @@
 
 struct gd_worker;
 struct gd__entry;
+struct gd__flight_pipe;
 
 enum { GD__PIPE_DEPTH = 256 /* the maximum number of tasks in flight, unless batches are larger */ };
 
@@ -20,6 +21,8 @@ struct gd__pipe_ops {
     void (*exchange)(struct gd_worker *w);
     /* Called when no task is in flight, before one is put. Finds errors that this task did not cause. */
     void (*check)(struct gd_worker *w);
+    /* Used instead of all of the above if setup has set w->announced: see flight/flight.h. */
+    const struct gd__flight_pipe *flight;
 };
 
 struct gd__pipeline;

@@ -185,7 +185,7 @@ static int read_some(struct gd__program *p)
     if (n < 0)
         return gd__error_errno("can't read the program's output");
     b->size += (size_t)n;
-    return n > 0;
+    return n > 0 ? GD__PROGRAM_SPOKE : GD__PROGRAM_ENDED;
 }
 
 static bool is_readable(const struct pollfd *f)
@@ -193,24 +193,43 @@ static bool is_readable(const struct pollfd *f)
     return f->revents & (POLLIN | POLLHUP | POLLERR);
 }
 
+int gd__program_watch(struct gd__program *p, struct pollfd fds[GD__PROGRAM_FDS])
+{
+    write_some(p);
+    fds[0] = (struct pollfd){ .fd = p->out, .events = POLLIN };
+    fds[1] = (struct pollfd){ .fd = p->pidfd, .events = POLLIN };
+    fds[2] = (struct pollfd){ .fd = p->in_fd, .events = gd__program_unsent(p) ? POLLOUT : 0 };
+    return p->in_fd < 0 ? DEAF_WAIT_MS : -1;
+}
+
+int gd__program_is_deaf(void)
+{
+    return gd__error(GD_E_FAILED, "it closed its standard input but kept running");
+}
+
+int gd__program_take(struct gd__program *p, const struct pollfd fds[GD__PROGRAM_FDS])
+{
+    if (is_readable(&fds[0]))
+        return read_some(p);
+    if (fds[1].revents)
+        return GD__PROGRAM_ENDED;
+    if (fds[2].revents & (POLLERR | POLLHUP))
+        gd__program_close_input(p);
+    return GD__PROGRAM_SILENT;
+}
+
 int gd__program_move(struct gd__program *p)
 {
     for (;;) {
-        write_some(p);
-        struct pollfd all[] = { { .fd = p->out, .events = POLLIN },
-                                { .fd = p->pidfd, .events = POLLIN },
-                                { .fd = p->in_fd, .events = gd__program_unsent(p) ? POLLOUT : 0 } };
-        const int n = poll(all, 3, p->in_fd < 0 ? DEAF_WAIT_MS : -1);
+        struct pollfd fds[GD__PROGRAM_FDS];
+        const int wait_ms = gd__program_watch(p, fds), n = poll(fds, GD__PROGRAM_FDS, wait_ms);
         if (n < 0 && errno != EINTR)
             return gd__error_errno("can't wait for the program");
         if (n == 0)
-            return gd__error(GD_E_FAILED, "it closed its standard input but kept running");
-        if (is_readable(&all[0]))
-            return read_some(p);
-        if (all[1].revents)
-            return 0;
-        if (all[2].revents & (POLLERR | POLLHUP))
-            gd__program_close_input(p);
+            return gd__program_is_deaf();
+        const int taken = n < 0 ? GD__PROGRAM_SILENT : gd__program_take(p, fds);
+        if (taken != GD__PROGRAM_SILENT)
+            return taken;
     }
 }
 

@@ -4,6 +4,7 @@
 #ifndef GD_WORKER_PROGRAM_H
 #define GD_WORKER_PROGRAM_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -32,6 +33,22 @@ size_t gd__program_unsent(const struct gd__program *p);
 /* Writes the unsent bytes, and waits until something was read. Returns 1 if so, or 0 if the program has closed its
  * output or has ended. On failure returns a negative GD_E_... and sets the error message. */
 int gd__program_move(struct gd__program *p);
+
+/* The parts of gd__program_move(), for a caller that waits for other things too. gd__program_watch() writes what the
+ * program takes, and sets what to poll. It returns the timeout in milliseconds (-1: none), after which
+ * gd__program_is_deaf() sets the error message and returns its code. gd__program_take() reads once, if poll() found
+ * something to read. It returns one of the values below. On failure it returns a negative GD_E_... and sets the error
+ * message. */
+enum { GD__PROGRAM_FDS = 3 };
+enum {
+    GD__PROGRAM_ENDED,  /* it has closed its output or has ended */
+    GD__PROGRAM_SPOKE,  /* something was read */
+    GD__PROGRAM_SILENT, /* there was nothing to read */
+};
+int gd__program_watch(struct gd__program *p, struct pollfd fds[GD__PROGRAM_FDS]);
+int gd__program_take(struct gd__program *p, const struct pollfd fds[GD__PROGRAM_FDS]);
+int gd__program_is_deaf(void);
+
 bool gd__program_has_spoken(const struct gd__program *p); /* gd__program_move() would not wait */
 
 /* Sets *line to the next complete line, without its newline. It is valid until the next move. Returns false if no line

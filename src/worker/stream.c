@@ -5,6 +5,14 @@
  *   answer   {"id":7,"output":...} or {"id":7,"error":...}: the result of the task in flight with that id
  *   cleanup  closes its input, waits for its end
  *
+ * A program that announces how many tasks it can have, {"ready":true,"concurrency":64}, has that many in flight
+ * (flight/lines.c), and gets two more kinds of lines:
+ *
+ *   flush    {"flush":true}: no more tasks follow for now
+ *   cancel   {"cancel":7}: task 7 has reached its time limit; the program must still answer it
+ *
+ * Such a program may also send {"id":7,"partial":...} before the answer. All other programs go through pipeline.c.
+ *
  * This process ends in the same way as the program: it dies by the same signal or exits with the same code. So the
  * dispatcher, which watches this process, sees what happened. If the program broke the protocol, or exited with code 0
  * too early, the exit code is GD__EXIT_PROTOCOL. Before this process ends, it writes one line to stderr, which the
@@ -25,6 +33,7 @@
 #include "base/error.h"
 #include "base/text/json.h"
 #include "base/text/json_write.h"
+#include "worker/flight/flight.h"
 #include "worker/host.h"
 #include "worker/program.h"
 
@@ -65,11 +74,20 @@ static const char *shown(const char *line, size_t size, char room[SHOWN_ROOM])
 
 /* ---- the end ---- */
 
+/* Commits the answers. */
+static void commit(struct gd_worker *w)
+{
+    if (gd__flight_of(w))
+        gd__flight_commit(w);
+    else
+        gd__pipeline_commit(w);
+}
+
 /* The last step before this process ends: kills the program, and commits its answers. */
 static void settle_all(struct gd_worker *w)
 {
     gd__program_kill(&stream.program);
-    gd__pipeline_commit(w);
+    commit(w);
     gd__host_flush(w);
 }
 
@@ -174,9 +192,9 @@ static bool put(struct gd_worker *w, struct gd__entry *e)
 
 /* ---- answers ---- */
 
-enum member { ID, OUTPUT, ERROR, FINAL, KIND, N_MEMBERS };
+enum member { ID, OUTPUT, ERROR, FINAL, KIND, PARTIAL, N_MEMBERS };
 static const char *const member_names[] = {
-    [ID] = "id", [OUTPUT] = "output", [ERROR] = "error", [FINAL] = "final", [KIND] = "kind"
+    [ID] = "id", [OUTPUT] = "output", [ERROR] = "error", [FINAL] = "final", [KIND] = "kind", [PARTIAL] = "partial"
 };
 
 static const struct {
@@ -229,6 +247,10 @@ static const char *fault_of(const struct gd__json *m, uint64_t *id)
     enum gd__record_kind kind;
     if (!gd__json_uint(&m[ID], id))
         return "an answer without the \"id\" of a task";
+    if (m[PARTIAL].kind && (has_output || has_error))
+        return "a partial result with an \"output\" or \"error\"";
+    if (m[PARTIAL].kind)
+        return NULL;
     if (has_output == has_error)
         return has_output ? "an answer with both \"output\" and \"error\""
                           : "an answer with neither \"output\" nor \"error\"";
@@ -254,12 +276,19 @@ static void settle_error(struct gd_result *r, const struct gd__json *m)
 static void settle_output(struct gd_worker *w, struct gd_result *r, const struct gd__json *output)
 {
     if (output->size >= COMMIT_FROM)
-        gd__pipeline_commit(w);
+        commit(w);
     const int code = gd_result_set(r, output->at, output->size);
     if (code < 0) {
         gd__result_settle(r, code, "the result");
         gd__message_forget();
     }
+}
+
+static void pass_partial(struct gd_worker *w, struct gd__entry *e, const struct gd__json *partial, const char *line,
+                         size_t size)
+{
+    if (gd_result_partial(&e->result, partial->at, partial->size) < 0)
+        protocol_error(w, line, size, "a partial result that cannot be passed on: %s", gd_error_text());
 }
 
 static void take_answer(struct gd_worker *w, const char *line, size_t size)
@@ -269,18 +298,31 @@ static void take_answer(struct gd_worker *w, const char *line, size_t size)
     if (gd__json_scan_object(line, size, member_names, m, N_MEMBERS) < 0)
         protocol_error(w, line, size, "a line that is not a JSON object (%s; messages belong on stderr)",
                        gd_error_text());
+    const bool flying = gd__flight_of(w) != NULL;
+    if (!flying) /* a program that did not announce concurrency may use any other member */
+        m[PARTIAL] = (struct gd__json){ 0 };
     const char *fault = fault_of(m, &id);
     if (fault)
         protocol_error(w, line, size, "%s", fault);
-    struct gd__entry *e = gd__pipeline_find(w, id);
+    struct gd__flight_entry *in_flight = flying ? gd__lines_find(w, id) : NULL;
+    struct gd__entry *e = in_flight ? &in_flight->e : flying ? NULL : gd__pipeline_find(w, id);
     if (!e)
         protocol_error(w, line, size, "an answer for task %llu, which it was not given or has already answered",
                        (unsigned long long)id);
-    if (m[ERROR].kind)
+    if (m[PARTIAL].kind) {
+        pass_partial(w, e, &m[PARTIAL], line, size);
+        return;
+    }
+    if (m[ERROR].kind && flying && gd_result_cancel_requested(&e->result))
+        gd_result_cancelled(&e->result);
+    else if (m[ERROR].kind)
         settle_error(&e->result, m);
     else
         settle_output(w, &e->result, &m[OUTPUT]);
-    gd__pipeline_answered(w, e);
+    if (flying)
+        gd__lines_answered(w, in_flight);
+    else
+        gd__pipeline_answered(w, e);
 }
 
 /* Sends and receives once. The bytes that came may not be a complete line. */
@@ -301,16 +343,21 @@ static void check_rest(struct gd_worker *w)
         protocol_error(w, rest, n, "a line of more than %zu bytes", line_limit());
 }
 
+static void take_lines(struct gd_worker *w)
+{
+    const char *line;
+    size_t size;
+    while (gd__program_line(&stream.program, &line, &size))
+        take_answer(w, line, size);
+    check_rest(w);
+}
+
 static void exchange(struct gd_worker *w)
 {
     const uint64_t before = gd__pipeline_in_flight(w);
-    const char *line;
-    size_t size;
     while (gd__pipeline_in_flight(w) == before) {
         move(w);
-        while (gd__program_line(&stream.program, &line, &size))
-            take_answer(w, line, size);
-        check_rest(w);
+        take_lines(w);
     }
 }
 
@@ -329,8 +376,72 @@ static void check_silence(struct gd_worker *w)
     }
 }
 
+/* ---- in flight ---- */
+
+static bool put_in_flight(struct gd_worker *w, struct gd__flight_entry *e)
+{
+    return put(w, &e->e);
+}
+
+/* Sends a line that is not a task. */
+static void put_line(struct gd_worker *w, const char *line, size_t n)
+{
+    char *to = gd__program_room(&stream.program, n);
+    if (!to) {
+        settle_all(w);
+        dprintf(STDERR_FILENO, "stream worker: no memory for a line of %zu bytes\n", n);
+        _exit(GD__EXIT_SHORTAGE);
+    }
+    memcpy(to, line, n);
+    gd__program_put(&stream.program, n);
+}
+
+static void send_cancel(struct gd_worker *w, const struct gd__flight_entry *e)
+{
+    char line[48];
+    put_line(w, line, (size_t)snprintf(line, sizeof line, "{\"cancel\":%llu}\n", (unsigned long long)e->e.task.id));
+}
+
+static void send_flush(struct gd_worker *w)
+{
+    static const char line[] = "{\"flush\":true}\n";
+    put_line(w, line, sizeof line - 1);
+}
+
+static int watch(struct gd_worker *w, struct pollfd fds[GD__FLIGHT_WATCHED])
+{
+    (void)w;
+    return gd__program_watch(&stream.program, fds);
+}
+
+static void take(struct gd_worker *w, const struct pollfd fds[GD__FLIGHT_WATCHED])
+{
+    const int taken = gd__program_take(&stream.program, fds);
+    if (taken < 0)
+        protocol_error(w, NULL, 0, "%s", gd_error_text());
+    if (taken == GD__PROGRAM_ENDED)
+        program_ended(w);
+    if (taken == GD__PROGRAM_SPOKE)
+        take_lines(w);
+}
+
+static void late(struct gd_worker *w)
+{
+    gd__program_is_deaf();
+    protocol_error(w, NULL, 0, "%s", gd_error_text());
+}
+
+_Static_assert((int)GD__FLIGHT_WATCHED == (int)GD__PROGRAM_FDS, "the loop watches what the program needs");
+static const struct gd__flight_pipe flight_pipe = { .has_room = has_room,
+                                                    .put = put_in_flight,
+                                                    .cancel = send_cancel,
+                                                    .flush = send_flush,
+                                                    .watch = watch,
+                                                    .take = take,
+                                                    .late = late };
+
 static const struct gd__pipe_ops pipe_ops = {
-    .has_room = has_room, .put = put, .exchange = exchange, .check = check_silence
+    .has_room = has_room, .put = put, .exchange = exchange, .check = check_silence, .flight = &flight_pipe
 };
 
 /* ---- setup and cleanup ---- */
@@ -368,15 +479,35 @@ static int refused(struct gd_worker *w, const struct gd__json *error)
     return GD_E_FAILED;
 }
 
+/* The number of tasks that the program can have in flight. */
+static int read_concurrency(struct gd_worker *w, const struct gd__json *v, const char *line, size_t size)
+{
+    char room[SHOWN_ROOM];
+    uint64_t n = 0;
+    if (v->kind == GD__JSON_NONE)
+        return 0;
+    if (!gd__json_uint(v, &n) || n == 0)
+        return gd_worker_error(w, "%s wrote %s: \"concurrency\" must be a whole number, and at least 1",
+                               stream.words[0], shown(line, size, room));
+    if (w->batch_size > 1)
+        return gd_worker_error(
+            w,
+            "%s announced \"concurrency\", so it forms its own batches: set the batch size to 1, not "
+            "%llu",
+            stream.words[0], (unsigned long long)w->batch_size);
+    w->announced = n < GD__FLIGHT_MAX ? (unsigned)n : GD__FLIGHT_MAX;
+    return 0;
+}
+
 static int read_ready(struct gd_worker *w, const char *line, size_t size)
 {
-    enum { READY, WHY, N };
-    static const char *const names[] = { [READY] = "ready", [WHY] = "error" };
+    enum { READY, WHY, CONCURRENCY, N };
+    static const char *const names[] = { [READY] = "ready", [WHY] = "error", [CONCURRENCY] = "concurrency" };
     struct gd__json m[N];
     if (gd__json_scan_object(line, size, names, m, N) < 0)
         return not_ready(w, line, size);
     if (m[READY].kind == GD__JSON_TRUE)
-        return 0;
+        return read_concurrency(w, &m[CONCURRENCY], line, size);
     return m[READY].kind == GD__JSON_FALSE ? refused(w, &m[WHY]) : not_ready(w, line, size);
 }
 

@@ -27,7 +27,11 @@ static void call_cancel(struct gd_worker *w, struct gd__flight_entry *e)
     if (e->cancel_called || !gd__flight_is_cancelled(w, e))
         return;
     e->cancel_called = true;
-    w->ops.cancel(w, &e->e.task);
+    const struct gd__flight_pipe *pipe = gd__flight_of(w)->pipe;
+    if (pipe)
+        pipe->cancel(w, e);
+    else
+        w->ops.cancel(w, &e->e.task);
     gd__host_check_fork(w);
 }
 
@@ -59,8 +63,17 @@ static bool has_request(const struct gd_worker *w, const struct gd__flight *f, u
 void gd__flight_cancel_all(struct gd_worker *w)
 {
     struct gd__flight *f = gd__flight_of(w);
-    if (!f || !w->ops.cancel)
-        return;
+    if (f && f->pipe) { /* only the main thread sends lines */
+        atomic_store(&f->cancel_due, true);
+        gd__flight_wake(f);
+    } else if (f && w->ops.cancel) {
+        gd__flight_cancel_scan(w);
+    }
+}
+
+void gd__flight_cancel_scan(struct gd_worker *w)
+{
+    struct gd__flight *f = gd__flight_of(w);
     for (unsigned place = 0; place < f->concurrency; place++)
         if (has_request(w, f, place) && !is_due_after_begin(&f->entries[place]))
             gd__flight_cancel_one(w, &f->entries[place]);

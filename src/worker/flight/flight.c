@@ -39,15 +39,19 @@ int gd__flight_open(struct gd_worker *w, unsigned concurrency)
     struct gd__flight *f = gd__calloc(1, sizeof *f);
     if (!f)
         return gd__error_errno("no memory for tasks in flight");
+    f->pipe = w->ops.begin ? NULL : w->pipe->flight;
+    f->announced = w->announced ? w->announced : concurrency;
     f->concurrency = concurrency;
     f->serial = concurrency == 1;
     f->main_thread = pthread_self();
     f->entries = gd__calloc(concurrency, sizeof f->entries[0]);
+    f->ids = f->pipe ? gd__ids_open(concurrency) : NULL;
     f->free = gd__calloc(concurrency, sizeof f->free[0]);
     f->wake_fd = GD__FAULT("eventfd") ? -1 : gd__fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!f->entries || !f->free || f->wake_fd < 0) {
+    if (!f->entries || !f->free || f->wake_fd < 0 || (f->pipe && !f->ids)) {
         const int code = gd__error_errno("no memory or descriptor for %u tasks in flight", concurrency);
         gd__fd_close(&f->wake_fd);
+        gd__free(f->ids);
         gd__free(f->free);
         gd__free(f->entries);
         gd__free(f);
@@ -196,6 +200,8 @@ static void call_begin(struct gd_worker *w, struct gd__flight *f, struct gd__fli
     int code;
     if (__builtin_expect(gd__flight_is_cancelled(w, e), 0))
         code = gd_result_cancelled(&e->e.result);
+    else if (f->pipe)
+        code = gd__lines_begin(w, f, e);
     else
         code = w->ops.begin(w, &e->e.task, &e->e.result);
     gd__host_check_fork(w);
@@ -214,7 +220,7 @@ static void call_begin(struct gd_worker *w, struct gd__flight *f, struct gd__fli
 
 static bool begin_one(struct gd_worker *w, struct gd__flight *f)
 {
-    if (f->in_flight == f->concurrency || !claim(w, f) || !may_begin(w, f))
+    if (f->in_flight == f->concurrency || (f->pipe && !f->pipe->has_room(w)) || !claim(w, f) || !may_begin(w, f))
         return false;
     struct gd__flight_entry *e = take_entry(w, f);
     report_start(w, f, e);
@@ -232,7 +238,7 @@ static bool room_was_released(const struct gd_worker *w, struct gd__flight *f)
 
 static bool can_begin(struct gd_worker *w, const struct gd__flight *f)
 {
-    if (f->in_flight == f->concurrency)
+    if (f->in_flight == f->concurrency || (f->pipe && !f->pipe->has_room(w)))
         return false;
     return f->claimed ? may_begin(w, f) : gd__port_poll(&w->port);
 }
@@ -244,12 +250,15 @@ static bool has_work(struct gd_worker *w, struct gd__flight *f, enum wait_for wh
 {
     if (has_posts(f) || room_was_released(w, f))
         return true;
-    return what == WAIT_ANY && (can_begin(w, f) || (f->in_flight == 0 && gd__port_stopped(&w->port)));
+    if (what == WAIT_ROOM)
+        return false;
+    return atomic_load_explicit(&f->cancel_due, memory_order_relaxed) || can_begin(w, f) ||
+           (f->in_flight == 0 && gd__port_stopped(&w->port));
 }
 
 static bool spin(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
 {
-    if (w->port.config.spin_ns == 0)
+    if (w->port.config.spin_ns == 0 || f->pipe) /* the other program needs the processor */
         return has_work(w, f, what);
     const uint64_t end_ns = gd__now_ns() + w->port.config.spin_ns;
     do {
@@ -262,19 +271,28 @@ static bool spin(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
     return false;
 }
 
-/* Waits for the two bells. Returns whether the dispatcher rang. */
-static bool poll_bells(const struct gd_worker *w, const struct gd__flight *f)
+/* Waits for the two bells, and for the program if there is one. Returns whether the dispatcher rang. */
+static bool poll_bells(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
 {
-    struct pollfd both[] = { { .fd = w->port.task_bell, .events = POLLIN }, { .fd = f->wake_fd, .events = POLLIN } };
+    enum { BELL, WAKE, PROGRAM };
+    struct pollfd all[PROGRAM + GD__FLIGHT_WATCHED] = { { .fd = w->port.task_bell, .events = POLLIN },
+                                                        { .fd = f->wake_fd, .events = POLLIN } };
+    const bool lines = f->pipe && what == WAIT_ANY; /* not while an answer is being taken */
+    const int wait_ms = lines ? gd__lines_watch(w, f, &all[PROGRAM]) : -1;
     uint64_t rings;
-    if (poll(both, 2, -1) < 0 && errno != EINTR)
+    const int n = poll(all, lines ? PROGRAM + GD__FLIGHT_WATCHED : PROGRAM, wait_ms);
+    if (n < 0 && errno != EINTR)
         gd__flight_misuse("cannot wait for tasks: %s", strerror(errno));
-    if ((both[0].revents | both[1].revents) & POLLNVAL)
+    if (n < 0)
+        return false;
+    if ((all[BELL].revents | all[WAKE].revents) & POLLNVAL)
         gd__flight_misuse("cannot wait for tasks: a descriptor is closed (did the worker's code close file descriptors "
                           "that it had not opened?)");
-    if (both[1].revents)
+    if (all[WAKE].revents)
         (void)!read(f->wake_fd, &rings, sizeof rings);
-    return both[0].revents != 0;
+    if (lines)
+        gd__lines_take(w, f, &all[PROGRAM], n == 0);
+    return all[BELL].revents != 0;
 }
 
 /* Sleeps once, unless there is something to do. May also return without a reason. */
@@ -286,7 +304,7 @@ static void sleep_once(struct gd_worker *w, struct gd__flight *f, enum wait_for 
     gd__port_sleep(&w->port, for_room); /* has the full fence for both */
     if (!has_work(w, f, what) && (for_room || atomic_load(&f->n_waiters) == 0)) {
         gd__before_wait();
-        rung = poll_bells(w, f);
+        rung = poll_bells(w, f, what);
         gd__after_wait();
     }
     atomic_store_explicit(&f->asleep, 0, memory_order_relaxed);
@@ -321,8 +339,13 @@ void gd__flight_loop(struct gd_worker *w)
     struct gd__flight *f = gd__flight_of(w);
     for (;;) {
         const bool committed = gd__flight_commit(w);
-        if (begin_one(w, f) || committed)
+        if (atomic_load_explicit(&f->cancel_due, memory_order_relaxed) && atomic_exchange(&f->cancel_due, false))
+            gd__flight_cancel_scan(w);
+        if (begin_one(w, f) || committed) {
+            if (f->pipe)
+                gd__lines_look(w, f);
             continue;
+        }
         if (is_over(w, f))
             break;
         wait_for(w, f, WAIT_ANY);

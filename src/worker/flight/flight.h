@@ -4,6 +4,7 @@
  *   finish.c   gd_result_finish() and gd_result_partial(), which any thread may call
  *   cancel.c   cancelling one of the tasks in flight
  *   room.c     room for result bytes, for which any thread may wait
+ *   lines.c    tasks in flight in another program, which exchanges lines with this process
  *
  * Each task in flight has an entry. The number of the entry is the task's place. A task's slot in the ring is free as
  * soon as the task has begun, so the entry has a copy of it, including a payload that was in the slot.
@@ -29,6 +30,8 @@
  */
 #ifndef GD_WORKER_FLIGHT_FLIGHT_H
 #define GD_WORKER_FLIGHT_FLIGHT_H
+
+#include <poll.h>
 
 #include "worker/host.h"
 
@@ -61,6 +64,25 @@ struct gd__flight_entry {
 };
 
 struct gd__room_waiter;
+struct gd__ids;
+
+enum { GD__FLIGHT_WATCHED = 3 };
+
+/* Tasks that are passed to another program instead of begin(). All functions are called on the main thread. */
+struct gd__flight_pipe {
+    bool (*has_room)(struct gd_worker *w); /* another task may be put */
+    /* Puts a task into the buffer that is sent. If that is impossible, sets e->result to the reason and returns false.
+     * Later the task is finished with gd_result_finish(). */
+    bool (*put)(struct gd_worker *w, struct gd__flight_entry *e);
+    void (*cancel)(struct gd_worker *w, const struct gd__flight_entry *e);
+    void (*flush)(struct gd_worker *w); /* tells the program that no more tasks follow for now */
+    /* watch sends what the program takes, sets what to wait for, and returns the longest wait in ms (-1: no limit).
+     * take does what poll() found. late is called if the wait was too long. Both end the process if the program broke
+     * the protocol or has ended. */
+    int (*watch)(struct gd_worker *w, struct pollfd fds[GD__FLIGHT_WATCHED]);
+    void (*take)(struct gd_worker *w, const struct pollfd fds[GD__FLIGHT_WATCHED]);
+    void (*late)(struct gd_worker *w);
+};
 
 struct gd__flight {
     struct gd__flight_entry *entries; /* [concurrency] */
@@ -75,6 +97,16 @@ struct gd__flight {
     bool solo;           /* the only task in flight is suspected of crashing */
     uint16_t *free;      /* free places, the longest unused first, so that a late use of an old result is noticed */
     uint64_t taken, put; /* counts: free[taken % concurrency] is next */
+
+    /* Only with a pipe. */
+    const struct gd__flight_pipe *pipe; /* NULL: begin() is called */
+    unsigned announced;                 /* how many tasks the program could have; may be more than concurrency */
+    unsigned n_put;                     /* tasks since the program was last looked at */
+    bool unflushed;                     /* tasks were put since the last flush */
+    int watch_ms;                       /* what pipe->watch returned last */
+    struct gd__ids *ids;                /* finds tasks in flight by their ids */
+    uint64_t last_put_ns;
+    _Atomic bool cancel_due; /* a task may be cancelled newly */
 
     _Atomic(struct gd__post *) posts; /* the newest first */
     _Atomic int asleep;               /* 1: the main thread sleeps, or is about to; write wake_fd */
@@ -126,7 +158,22 @@ void gd__flight_room_released(
 
 /* cancel.c */
 bool gd__flight_is_cancelled(const struct gd_worker *w, const struct gd__flight_entry *e);
+void gd__flight_cancel_scan(struct gd_worker *w); /* like gd__flight_cancel_all(), on this thread */
 /* Calls cancel() for a HELD entry, if it is cancelled and this is the first time. */
 void gd__flight_cancel_one(struct gd_worker *w, struct gd__flight_entry *e);
+
+/* lines.c, only with a pipe */
+int gd__lines_begin(struct gd_worker *w, struct gd__flight *f, struct gd__flight_entry *e); /* instead of begin() */
+/* What is to be done before the main thread sleeps. Sets fds and returns the longest wait in ms (-1: no limit). */
+int gd__lines_watch(struct gd_worker *w, struct gd__flight *f, struct pollfd fds[GD__FLIGHT_WATCHED]);
+/* After the wait. timed_out: poll() found nothing in wait_ms, which gd__lines_watch() had returned. */
+void gd__lines_take(struct gd_worker *w, struct gd__flight *f, const struct pollfd fds[GD__FLIGHT_WATCHED],
+                    bool timed_out);
+struct gd__ids *gd__ids_open(unsigned concurrency); /* NULL: no memory. Free it with gd__free() */
+/* The task with this id that was put and not answered, or NULL. */
+struct gd__flight_entry *gd__lines_find(const struct gd_worker *w, uint64_t id);
+void gd__lines_answered(struct gd_worker *w, struct gd__flight_entry *e); /* its result is set: finishes the task */
+/* Looks at the program without waiting, every few tasks. */
+void gd__lines_look(struct gd_worker *w, struct gd__flight *f);
 
 #endif

@@ -216,6 +216,7 @@ static int begin_task(struct gd_worker *w, const struct gd_task *t, struct gd_re
         return 0;
     case 'h': /* until a task 'f' */
         return hold(j);
+    case 'u': /* likewise; cancel() does not finish it */
     case 'c': /* until cancel() */
         hold(j);
         reach();
@@ -273,6 +274,8 @@ static void cancel_task(struct gd_worker *w, const struct gd_task *t)
     (void)w;
     const uint64_t id = t->id;
     shared->interrupts++;
+    if (*(const char *)t->data == 'u') /* goes on */
+        return;
     if (take_held(id, &j)) {
         gd_result_cancelled(j.result);
         gd_result_finish(j.result);

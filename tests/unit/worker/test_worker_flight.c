@@ -24,7 +24,7 @@ TEST(announced_concurrency_is_bounded)
     expect_announced("8", 0, 8);
     expect_announced("8", 4, 4);
     expect_announced("2", 4, 2);
-    expect_announced("99999", 0, GD__FLIGHT_MAX);
+    expect_announced("99999", 0, GD__FLIGHT_UNSET);
     expect_announced("99999", 99999, GD__FLIGHT_MAX);
     expect_announced("8", 1, 1);
 }
@@ -232,7 +232,11 @@ TEST(stop_waits_for_tasks_in_flight)
     start_flight("flight", 4);
     give("g");
     await_begun(1);
+    const uint32_t before = atomic_load(&f->c.in->sleeping);
     gd__channel_stop(&f->c);
+    /* Wait until the worker has seen the stop and sleeps again. */
+    for (uint32_t now = 0; (now == 0 || now == before) && !gd__channel_has_result(&f->c); sched_yield())
+        now = atomic_load(&f->c.in->sleeping);
     sem_post(&shared->go);
     CHECK_EQ(outcome(), GD__R_SUCCESS);
     stop();
@@ -310,6 +314,29 @@ TEST(one_of_several_is_cancelled)
     cancel_in_flight(2);
     expect_next(2, GD__R_CANCELLED, "");
     CHECK_EQ(shared->interrupts, 4);
+    stop();
+}
+
+TEST(cancel_is_called_once_for_a_task_that_goes_on)
+{
+    prepare();
+    start_flight("flight", 4);
+    give("u");
+    await_begun(1);
+    await_reached();
+    for (int i = 0; i < 3; i++) {
+        cancel_in_flight(0);
+        await_guardian();
+    }
+    give("c");
+    await_begun(2);
+    await_reached();
+    cancel_in_flight(1); /* when the guardian has called cancel() for this one, it has read the bytes before */
+    expect_next(1, GD__R_CANCELLED, "");
+    CHECK_EQ(shared->interrupts, 2);
+    give("f100");
+    expect_next(0, GD__R_SUCCESS, "u");
+    CHECK_EQ(outcome(), GD__R_SUCCESS);
     stop();
 }
 
