@@ -148,7 +148,7 @@ static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
         gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
         gd__heap_disarm(&s->heap, &w->timer);
         gd__arm_head_limit(s, now, i);
-    } else if (s->has_limits && w->state == GD_WORKER_IDLE) {
+    } else if (s->has_limits && (w->state == GD_WORKER_IDLE || w->state == GD__WORKER_SHORT)) {
         gd__arm_head_limit(s, now, i);
     }
     if (s->has_cancels)

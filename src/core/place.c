@@ -251,7 +251,7 @@ static void hand(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, u
     t->batch = (uint16_t)batch;
     w->no_steal = false;
     w->window[w->tail++ & s->window_mask] = slot;
-    if (s->has_limits || !gd__timer_armed(&w->timer))
+    if (s->has_limits || (s->config.task_timeout_ns > 0 && !gd__timer_armed(&w->timer)))
         gd__arm_head_limit(s, now, i);
     s->fx->assign(s->ctx, i, t, t->attempt + 1);
 }

@@ -69,12 +69,18 @@ struct gd__task {
     uint64_t payload[4]; /* payload and tag belong to the dispatcher; the scheduler does not read them */
     uint64_t tag;
     uint64_t weight;
-    uint64_t waiting_since;
+    union {
+        uint64_t waiting_since; /* while WAITING */
+        uint64_t begin_ns;      /* while BEGUN: when it began */
+    };
     uint64_t timeout_ns;     /* its own time limit; 0: that of the run */
     uint64_t first_start_ns; /* start of the first attempt that has ended; 0: no attempt has ended */
-    uint64_t position;       /* while in flight: its position in its worker's ring */
-    uint64_t begin_ns;       /* while in flight: when it began */
-    uint32_t next, child;    /* in the list or heap it is on */
+    union {
+        struct {
+            uint32_t next, child; /* in the list or heap it is on */
+        };
+        uint64_t position; /* while BEGUN: its position in its worker's ring */
+    };
     uint32_t attempt;        /* how often it was started */
     uint32_t crashes;
     uint32_t errors;
