@@ -218,7 +218,7 @@ static int unknown(const char *name)
 
 int cli_help_main(int argc, char **argv)
 {
-    if (argc == 0) {
+    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
         fputs(general, stdout);
         return 0;
     }
