@@ -49,7 +49,7 @@ static const char placeholders[] = "Placeholders in the words of a command, as i
                                    "  {/.}       song           base name without extension\n"
                                    "  {#}        3              number of the task, from 1\n"
                                    "  {%}        1              number of the worker, from 1\n"
-                                   "  {gpu}      0              number of the GPU; of a group 0,1\n"
+                                   "  {gpu}      0              number of the GPU (for a group: 0,1)\n"
                                    "  {2} {2.} {2/} {2//} {2/.}   the same for the second argument of a task\n"
                                    "\n"
                                    "If the command has no placeholder except {gpu}, the input is added as its last\n"
@@ -74,7 +74,7 @@ static const char input[] = "Where tasks come from:\n"
                             "and {2} the part from the second. :::+ and ::::+ instead pair their inputs with\n"
                             "those of the previous source: first with first, second with second.\n"
                             "\n"
-                            "Input is read only as it is needed, so an endless stream uses little memory.\n";
+                            "Input is not read before it is needed, so an endless stream uses little memory.\n";
 
 static const char output[] = "What gpu-dispatch run writes:\n"
                              "\n"

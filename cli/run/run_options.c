@@ -183,7 +183,7 @@ static const struct cli_opt table[] = {
       .max = 65536 },
     { "io-threads", 0, "N", "threads in each --worker that load tasks ahead (default 1)", cli_set_number,
       AT(io_threads), .min = 1, .max = 1024 },
-    { "ignore-gpu-locks", 0, NULL, "also use GPUs that another run has locked (--gpus free), and lock none",
+    { "ignore-gpu-locks", 0, NULL, "also use GPUs that another run has locked with --gpus free, and lock no GPU",
       cli_set_flag, AT(ignore_gpu_locks) },
     { "any-cpu", 0, NULL, "let workers run on any CPU, not only on the CPUs near their GPU", cli_set_flag,
       AT(any_cpu) },

@@ -142,7 +142,7 @@ class Dispatcher:
         :param stop_grace: seconds that running tasks get to finish after shutdown().
         :param cleanup_grace: seconds that a worker gets to clean up and exit.
         :param any_cpu: whether workers may run on any CPU, not only on the CPUs near their GPU.
-        :param ignore_gpu_locks: whether to use GPUs even if another run has locked them ("free"), and to lock none.
+        :param ignore_gpu_locks: whether to use GPUs even if another run has locked them ("free"), and not to lock any.
         :param env: additional environment variables for the workers.
         :param job: publish runs under this name, for `gpu-dispatch top` and other observers of the same user. True: use
             the script and the class, "script.py: Worker". None or False: publish nothing.

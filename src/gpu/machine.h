@@ -8,8 +8,8 @@
 
 struct gd__machine {
     struct gd__found_list all; /* sorted, numbered (d.index) */
-    /* The devices that the environment variables make visible, in their order, with ids. Id -1: nothing can run on the
-     * device. */
+    /* The devices that the environment variables make visible, in the order of these variables, with d.id set. Id -1:
+     * nothing can run on the device. */
     struct gd__found_list visible;
     bool has_nvidia;
     char why[1024]; /* the reasons why vendors have no device: "NVIDIA: ...; AMD: ..." */
