@@ -14,15 +14,16 @@
  *
  * A list of devices is a snapshot. NVIDIA devices are found through NVML, which is opened at run time. AMD and Intel
  * devices are found through sysfs. Neither NVML nor sysfs is needed to build or to run. If the environment variable
- * GPU_DISPATCH_SIM is set, simulated devices replace the real ones. For example, `GPU_DISPATCH_SIM=4` makes four;
- * gpu-dispatch-gpus(1) has the details.
+ * GPU_DISPATCH_SIM is set, simulated devices replace the real ones. For example, `GPU_DISPATCH_SIM=4` makes four. The
+ * man page gpu-dispatch-gpus(1) has the details.
  *
- * Numbers. The devices that this process may use are numbered from 0: first NVIDIA, then AMD, then Intel, and by PCI
- * bus id within a vendor. Each MIG instance has its own number. If CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES,
- * ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK) is set, by a scheduler or by hand, only the devices in that variable can be
- * used, and they are numbered in its order.
+ * Numbers. The devices that this process may use are numbered from 0: first NVIDIA, then AMD, then Intel. The devices
+ * of one vendor are sorted by PCI bus id. Each MIG instance has its own number. If CUDA_VISIBLE_DEVICES (or
+ * HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK) is set, this process may use only the devices in that
+ * variable. They are numbered in the order of the variable.
  *
- * Threads: a list may be used by one thread at a time. Several threads may use different lists at once.
+ * Threads: a list may be used by one thread at a time. Different lists may be used by different threads at the same
+ * time.
  */
 #ifndef GPU_DISPATCH_DEVICES_H
 #define GPU_DISPATCH_DEVICES_H
@@ -53,7 +54,7 @@ enum gd_vendor {
 /* Returns the vendor's name: "CPU", "NVIDIA", ... The string is static. */
 const char *gd_vendor_name(enum gd_vendor vendor);
 
-/* Bits for the fields of a struct gd_device that are known. */
+/* The bits of gd_device.known. A bit is set if the fields named here are known. */
 enum gd_device_known {
     GD_KNOWN_MEMORY = 1 << 0,      /* memory_total, memory_free */
     GD_KNOWN_UTILIZATION = 1 << 1, /* utilization */
@@ -66,10 +67,10 @@ enum gd_device_known {
 };
 
 struct gd_device {
-    size_t size;    /* set to sizeof(struct gd_device) before the call */
-    int id;         /* its number for this process; see "Numbers" above */
-    int index;      /* its number among all devices of its vendor, by PCI bus id; a MIG instance has its GPU's index */
-    int vendor;     /* enum gd_vendor */
+    size_t size; /* set to sizeof(struct gd_device) before the call */
+    int id;      /* number of the device in this process; see "Numbers" above */
+    int index;   /* position among the devices of its vendor, by PCI bus id; a MIG instance has the index of its GPU */
+    int vendor;  /* enum gd_vendor */
     unsigned known; /* bits of enum gd_device_known */
     char name[96];
     char uuid[96];         /* "GPU-...", "MIG-..."; empty if not known */
@@ -94,15 +95,15 @@ struct gd_device_process {
 /* Makes a list of devices. spec is one of:
  *
  *   NULL           every device that this process may use; the list may be empty
- *   "auto", "all"  the same, but if there are no devices the call fails with GD_E_NO_DEVICES
+ *   "auto", "all"  like NULL, but if there are no devices the call fails with GD_E_NO_DEVICES
  *   "0,2", "0-3"   devices by number, in this order; numbers and ranges may be mixed
  *   "0+1,2+3"      groups: each worker of a run gets the devices of one group; see gd_options.gpus_per_worker
  *   "GPU-8d2f"     a device by UUID, or by the beginning of a UUID if only one device matches; also "MIG-..."
  *   "0:1"          MIG instance 1 of GPU 0
- *   "free"         all free devices; the list may be empty. A device is free if no process computes on it, at most 5 %
- *                  of its memory (or 1 GiB, if that is more) is in use, and no other run of gpu_dispatch has locked it.
+ *   "free"         all free devices; the list may be empty. A device is free if no process computes on it, no other run
+ *                  of gpu_dispatch has locked it, and at most 5 % of its memory (or 1 GiB, if that is more) is in use.
  *                  gd_dispatcher_open() waits until a device is free, and then locks all free devices.
- *   "free:2"       at most two free devices. gd_dispatcher_open() waits until two are free, and then locks both.
+ *   "free:2"       at most two free devices. gd_dispatcher_open() waits for two free devices, and then locks both.
  *   "sim:4"        four simulated devices, on any machine
  *   "cpu", "cpu:8" workers without a device
  *
@@ -119,26 +120,25 @@ size_t gd_devices_count(const struct gd_devices *list);
 /* Fills *out for device i of the list. Returns 0 or a negative code. */
 int gd_devices_get(const struct gd_devices *list, size_t i, struct gd_device *out);
 
-/* Returns the index in the list of the first device of device i's group ("0+1"). Returns i if device i is not in a
- * group. The devices of a group are next to each other in the list. */
+/* Returns the index of the first device of the group ("0+1") that device i belongs to. Returns i if device i is not in
+ * a group. The devices of a group are next to each other in the list. */
 int gd_devices_group(const struct gd_devices *list, size_t i);
 
-/* Returns the index in the list of the device with this number (gd_device.id), or GD_E_NO_DEVICES. */
+/* Finds a device by its number (gd_device.id). Returns its index in the list, or GD_E_NO_DEVICES. */
 int gd_devices_find(const struct gd_devices *list, int id);
 
-/* Checks device numbers. Returns 0 if all n of them are in the list. Returns GD_E_NO_DEVICES if one is not. The error
- * message names it and lists the devices that exist. Returns GD_E_INVALID if a number is given twice. */
+/* Checks n device numbers. Returns 0 if the list has all of them. Returns GD_E_NO_DEVICES if a number is missing: the
+ * error message names this number and lists the devices that exist. Returns GD_E_INVALID if a number is given twice. */
 int gd_devices_validate(const struct gd_devices *list, const int *ids, size_t n);
 
 /* Returns true if the list contains an NVIDIA device that CUDA could use. */
 bool gd_devices_cuda(const struct gd_devices *list);
 
-/* Reads memory, utilisation, temperature, power and processes from the driver again. The devices in the list stay the
- * same. */
+/* Reads memory, utilisation, temperature, power and processes from the driver again. Adds and removes no devices. */
 int gd_devices_refresh(struct gd_devices *list);
 
-/* Copies the first max processes that compute on device i to out. Returns how many there are in all, or
- * GD_E_UNSUPPORTED if that is not known. element_size is sizeof(struct gd_device_process). */
+/* Copies at most max of the processes that compute on device i to out. Returns how many such processes there are in
+ * all, or GD_E_UNSUPPORTED if that is not known. element_size is sizeof(struct gd_device_process). */
 int gd_devices_processes(const struct gd_devices *list, size_t i, struct gd_device_process *out, size_t element_size,
                          size_t max);
 

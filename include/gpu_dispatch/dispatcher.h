@@ -17,12 +17,12 @@
  * For each task from the source, exactly one of on_success, on_error and on_timeout is called, whatever happens to the
  * workers. If the journal already has the task's result, on_skip is called instead.
  *
- * Threads: gd_run() and gd_dispatcher_run() block. Every on_... callback except on_skip runs on the thread that
- * called one of these two functions. The source and on_skip run on a thread of the library, one call at a time. All
- * signals are blocked on that thread, and processes that the source starts inherit this. gd_dispatcher_shutdown(),
- * _abort(), _suspend(), _resume(), _stats(), _worker_stats(), _set_total() and _set_work() may be called from any
- * thread and from callbacks, and so may the functions that control a running job (_pause() and those after it).
- * Several dispatchers may run at once in one process, each on its own thread.
+ * Threads: gd_run() and gd_dispatcher_run() block. Every on_... callback except on_skip runs on the thread that called
+ * one of these two functions. The source and on_skip run on a thread of the library, one call at a time. All signals
+ * are blocked on that thread, and also in processes that the source starts. gd_dispatcher_shutdown(), _abort(),
+ * _suspend(), _resume(), _stats(), _worker_stats(), _set_total() and _set_work() may be called from any thread and from
+ * callbacks. The same is true for the functions that control a running job, from gd_dispatcher_pause() to
+ * gd_dispatcher_remove_workers(). Several dispatchers may run at once in one process, each on its own thread.
  */
 #ifndef GPU_DISPATCH_DISPATCHER_H
 #define GPU_DISPATCH_DISPATCHER_H
@@ -83,8 +83,8 @@ enum gd_failure {
     GD_FAILURE_CRASH = 3,         /* the task killed its worker crash_limit times */
     GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker ran out of memory with this task alone, not in a batch */
     GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported that its device is lost: gd_result_device_lost() */
-    /* The task had not ended when the run was shut down, or failed after the shutdown. Or it was cancelled by
-     * gd_dispatcher_cancel_task(), which the error message says. */
+    /* The task had not ended when the run was shut down, or failed after the shutdown. Or gd_dispatcher_cancel_task()
+     * cancelled it: then the error message is "cancelled on request". */
     GD_FAILURE_CANCELLED = 6,
     GD_FAILURE_NO_WORKER = 7, /* no worker was left to run the task */
 };
@@ -127,10 +127,10 @@ struct gd_skipped {
 
 enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* the next task goes to a free worker */
-    /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
-     * only the tasks that are run, and total_tasks is reduced by the number of tasks skipped so far. So the chunks have
-     * the same size if all skipped tasks come first in the source. Otherwise the first chunks are larger than the last
-     * chunks. */
+    /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, skipped
+     * tasks are not counted in i. They are subtracted from total_tasks, but only after the source has returned them. So
+     * the chunks have the same size only if all skipped tasks come first in the source. Otherwise the first chunks are
+     * larger. */
     GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* the waiting tasks, largest first, are assigned to worker 0, 1, 2, ... in turn */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
@@ -192,16 +192,16 @@ struct gd_options {
     const char *plugin; /* path of a worker plugin; NULL: this program is the worker too (gd_worker_main) */
     char *const *worker_argv; /* another worker program, which calls gd_worker_main, with arguments; NULL-terminated */
     const char *const *env;   /* extra NAME=value strings for the workers; NULL-terminated, or NULL */
-    const void *setup_args;   /* passed to setup in every worker */
+    const void *setup_args;   /* passed to setup() in every worker */
     size_t setup_args_size;
     uint64_t base_seed; /* default 42; the seed of a worker is base_seed + gpu_id */
     enum gd_worker_output output;
-    unsigned setup_jobs;       /* how many workers run setup at the same time; 0: all */
+    unsigned setup_jobs;       /* how many workers run setup() at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
-    unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup is started */
-    /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. If a task has
-     * failed because of these deaths (crash_limit), they do not count. But they count if the task killed only this
-     * worker although there were other workers, because then the worker may be the cause. */
+    unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup() is started */
+    /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. Deaths that
+     * made a task fail (crash_limit) do not count, because the task is the cause. Exception: if there were other
+     * workers and the task killed only this one, its deaths count, because the worker may be the cause. */
     unsigned death_limit;
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
@@ -218,14 +218,14 @@ struct gd_options {
     unsigned retry_delay_ms;  /* default 100: delay before the first retry; doubles with each retry, up to a minute */
     unsigned crash_limit;     /* default 3: a task that has killed its worker this many times fails */
     unsigned start_gap_ms;    /* minimum time between the starts of two tasks; if set, workers get one task at a time */
-    unsigned window;          /* how many tasks a worker is given ahead; 0: this depends on how long tasks take */
+    unsigned window;          /* how many tasks a worker is given ahead; 0: chosen from the duration of the tasks */
     bool ordered;             /* report tasks in the order of the source */
     bool retry_timeouts;      /* true: retry a task after a timeout, as after an error; false: a timeout is final */
     enum gd_placement placement;
     gd_place_fn *place; /* for GD_PLACE_CUSTOM */
 
     /* batches and loading */
-    unsigned batch_size;    /* default 1: the most tasks given to process_batch at once */
+    unsigned batch_size;    /* default 1: the most tasks given to process_batch() at once */
     unsigned batch_wait_us; /* how long to wait for more tasks when a batch is not full */
     unsigned io_threads;    /* default 1: how many threads of a worker run load() */
     unsigned load_ahead;    /* how many tasks may be loaded but not done, including the running one; 0: twice the larger
@@ -241,9 +241,10 @@ struct gd_options {
     /* the callbacks; on_success is required */
     void *user; /* passed to every callback */
     gd_source_fn *source;
-    /* Makes a blocked source return. Called on the run's thread. The run waits for the source until stop_grace_ms after
-     * a shutdown, or for a moment after an abort. Then the run returns even if the source has not returned. In that
-     * case user must stay valid until the source returns, and the task from the source is dropped. */
+    /* Makes a blocked source return. Called on the run's thread. After a shutdown, the run waits at most stop_grace_ms
+     * for the source to return. After an abort, it waits only for a moment. Then the run returns even if the source has
+     * not returned. In that case the object behind `user` must stay valid until the source returns. A task that the
+     * source then returns is dropped. */
     void (*source_cancel)(void *user);
     void (*on_success)(void *user, const struct gd_report *report);
     void (*on_error)(void *user, const struct gd_report *report);
@@ -251,18 +252,20 @@ struct gd_options {
     void (*on_task_start)(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns);
     void (*on_setup_fail)(void *user, int worker_id, int gpu_id, const char *error);
     void (*on_cleanup_fail)(void *user, int worker_id, int gpu_id, const char *error);
-    /* A worker process ended unexpectedly. It is replaced unless given_up is true. */
+    /* Called when a worker process has ended unexpectedly. The worker gets a new process unless given_up is true. */
     void (*on_worker_exit)(void *user, int worker_id, int gpu_id, const char *why, bool given_up);
-    /* A device is no longer used: it was lost twice in a row, the driver reported an error, or none of its workers is
-     * left. In a group, this is called for the device that the driver named, and on_device_idle for the others. If it
-     * is not known which device failed, this is called for each device of the group. */
+    /* Called when a device is no longer used: the device was lost twice in a row, the driver reported an error, or none
+     * of its workers is left. In a group, on_device_out is called for the device that the driver named, and
+     * on_device_idle for the others. If it is not known which device failed, on_device_out is called for each device of
+     * the group. */
     void (*on_device_out)(void *user, int gpu_id, const char *why);
-    /* A worker wrote text to fd 1 or 2 (GD_OUTPUT_CAPTURE). text is borrowed and has no NUL at its end. */
+    /* Called when a worker has written text to fd 1 or 2 (GD_OUTPUT_CAPTURE). text is borrowed and has no NUL at its
+     * end. */
     void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
     void (*on_exit)(void *user); /* called exactly once, as the last callback, in every case */
 
     /* journal and observers */
-    struct gd_journal *journal; /* from gd_journal_open(): tasks that are final in it are skipped, others recorded */
+    struct gd_journal *journal; /* from gd_journal_open(): skips tasks that are final in it, records others */
     const char *job;            /* publish the run under this name for observers (observe.h); NULL: do not publish */
 
     enum gd_orphans orphans; /* default GD_ORPHANS_LEAVE */
@@ -271,8 +274,8 @@ struct gd_options {
      * an attempt. If no task could run for this long, the run ends with an error. */
     unsigned shortage_wait_ms;
 
-    /* A task was skipped because the journal has its result. Called on the source's thread, between two calls of the
-     * source. */
+    /* Called when a task was skipped because the journal has its result. Runs on the source's thread, between two calls
+     * of the source. */
     void (*on_skip)(void *user, const struct gd_skipped *skipped);
 
     /* How many devices each worker sees. Groups of this size are formed from the chosen devices, the best-connected
@@ -282,9 +285,9 @@ struct gd_options {
     unsigned gpus_per_worker;
     enum gd_visible_devices visible_devices;
 
-    /* A device that was chosen and works is not used: it is left over when groups are formed, not even one worker of
-     * model_bytes fits on it, or another device of its group is out of use. Devices that are not used from the
-     * beginning are reported when the run begins, before any other callback. */
+    /* Called for a device that was chosen and works, but is not used. Possible reasons: the device is left over when
+     * groups are formed, not even one worker of model_bytes fits on it, or another device of its group is out of use.
+     * If the reason is known when the run begins, this callback comes before all others. */
     void (*on_device_idle)(void *user, int gpu_id, const char *why);
 
     /* A run locks its devices, so that other runs on this machine see that they are in use. The lock is exclusive for
@@ -294,10 +297,11 @@ struct gd_options {
     bool ignore_gpu_locks;
 
     /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
-     * out, or which devices the call waits for ("free"). The message about the wait is repeated whenever it changes.
-     * During the wait, this is also called with message = NULL: before each sleep, and after each signal handler that
-     * ran on this thread. Return 0 to continue. Any other value ends the call with GD_E_INTERRUPTED. If this is NULL,
-     * the messages are dropped, but gd_launch_run() prints them to standard error. */
+     * out, or which devices the call waits for ("free"). When the devices or processes that the call waits for change,
+     * a new message is passed. During the wait, the callback is also called with message = NULL: before each sleep, and
+     * after each signal handler that ran on this thread. Return 0 to continue. Any other value ends the call with
+     * GD_E_INTERRUPTED. If on_device_note is NULL, the messages are dropped. Only gd_launch_run() then prints them, to
+     * standard error. */
     int (*on_device_note)(void *user, const char *message);
 
     /* When this descriptor (an eventfd or a pipe) becomes readable, gd_dispatcher_open() stops waiting for free devices
@@ -305,19 +309,19 @@ struct gd_options {
      * descriptor. */
     int wait_stop_fd;
 
-    /* How many workers a device may have while the run goes on: gd_dispatcher_add_workers(). The workers that are not
-     * started yet come after all others, in the state GD_WORKER_OFF. 0 (default): as many as at the start. */
+    /* How many workers a device may have after gd_dispatcher_add_workers(). Workers that may be added have the highest
+     * worker ids. Their state is GD_WORKER_OFF until they are added. 0 (default): as many workers as at the start. */
     unsigned max_workers_per_gpu;
-    /* A request to the running job was carried out (code 0) or refused (negative): see gd_dispatcher_pause(). what is
-     * one line for a log, for example "2 workers added to GPU 0". */
+    /* Called when a request to the running job (see gd_dispatcher_pause()) was carried out (code 0) or refused (code
+     * negative). `what` is one line for a log, for example "2 workers added to GPU 0". */
     void (*on_control)(void *user, const char *what, int code);
 
-    /* The most tasks that a worker may have in flight: begun and not finished. Only workers with begin (worker.h), and
-     * stream programs that announce a concurrency, can have more than one. 0: as many as the worker announces, but at
-     * most 256. The maximum is 4096. */
+    /* The most tasks that a worker may have in flight: begun and not finished. Only workers with the function begin()
+     * (worker.h), and stream programs that announce a concurrency, can have more than one. 0: as many as the worker
+     * announces, but at most 256. The maximum is 4096. */
     unsigned concurrency;
-    /* A worker sent a part of a task's result: gd_result_partial(). data is borrowed. The task goes on, and may fail
-     * and be tried again: attempt says which try this part belongs to. */
+    /* Called when a worker has sent a part of a task's result with gd_result_partial(). data is borrowed. The task is
+     * still running. If it fails, it may be tried again, so attempt is the number of the try that sent this part. */
     void (*on_partial)(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size);
 };
 
@@ -361,7 +365,7 @@ int gd_dispatcher_run(struct gd_dispatcher *d);
 /* Shuts a run down, and returns without waiting for it. No more tasks are taken from the source. Running tasks may
  * finish within stop_grace_ms. Waiting tasks are reported as cancelled. Workers clean up. A task that fails after this
  * call is also reported as cancelled, because the signal that stops this program (Ctrl-C, for example) may also have
- * stopped the task. So a shutdown never uses up an attempt. */
+ * stopped the task. Cancelled tasks are not recorded in a journal, so a resumed run runs them again. */
 void gd_dispatcher_shutdown(struct gd_dispatcher *d);
 
 /* Kills all workers and ends the run. Running tasks do not finish, and workers do not clean up. Returns at once. */
@@ -378,9 +382,9 @@ void gd_dispatcher_resume(struct gd_dispatcher *d);
 /* --- control of a running job ------------------------------------------- */
 
 /* These functions change a run without ending it. They return at once, and the run's thread carries out the requests in
- * their order. What came of a request is passed to on_control, because it depends on what the run does by then: a task
- * may have ended, for example. They return 0, or a negative code if the request makes no sense for this run. Requests
- * made before gd_dispatcher_run() are carried out when it begins. Requests after its end have no effect. */
+ * their order. They return 0, or a negative code if the request makes no sense for this run. on_control gets the
+ * outcome of each request, which is known only later: a task to cancel may already have ended, for example. Requests
+ * made before gd_dispatcher_run() are carried out when it begins. Requests made after its end have no effect. */
 
 /* Starts no more tasks until gd_dispatcher_unpause(). Running tasks go on, with their time limits. Tasks that a worker
  * has begun to load count as running. */
@@ -391,19 +395,20 @@ int gd_dispatcher_unpause(struct gd_dispatcher *d);
  * gd_dispatcher_shutdown() and _abort() still work after it. */
 int gd_dispatcher_drain(struct gd_dispatcher *d);
 
-/* Cancels one task. It ends as GD_FAILURE_CANCELLED with the message "cancelled on request", and is not retried. If it
- * runs, it is asked to stop as at a time limit: its worker is killed after cancel_grace_ms. A result that comes
- * nevertheless is reported. If the task is part of a batch, the whole batch is asked to stop, and its other tasks are
- * run again. A journal has no record of a cancelled task, so a resumed run runs it again. */
+/* Cancels one task. The task ends as GD_FAILURE_CANCELLED with the message "cancelled on request", and is not retried.
+ * If the task is running, it is asked to stop, as after its time limit. If it has not stopped after cancel_grace_ms,
+ * its worker is killed. If it delivers a result before that, the result is reported. If the task is part of a batch,
+ * the whole batch is asked to stop, and the other tasks of the batch are run again. A journal has no record of a
+ * cancelled task, so a resumed run runs it again. */
 int gd_dispatcher_cancel_task(struct gd_dispatcher *d, uint64_t task_id);
 
-/* Changes gd_options.task_timeout_ms; 0: no limit. Counts for running tasks too, from their start. Tasks with their own
- * limit keep it. */
+/* Changes gd_options.task_timeout_ms; 0: no limit. The new limit also applies to running tasks, from their start. Tasks
+ * with their own limit keep that limit. */
 int gd_dispatcher_set_timeout(struct gd_dispatcher *d, unsigned task_timeout_ms);
 
 /* Adds or removes workers of a device, or of the group of devices that this one belongs to. A worker that is removed
- * gets no more tasks, finishes those it has begun, and cleans up. The last worker of a run can't be removed. Workers can
- * be added up to max_workers_per_gpu, or in place of removed ones. */
+ * gets no more tasks, finishes the tasks that it has begun, and cleans up. The last worker of a run can't be removed.
+ * Workers can be added up to max_workers_per_gpu, or in place of removed workers. */
 int gd_dispatcher_add_workers(struct gd_dispatcher *d, int gpu_id, unsigned n);
 int gd_dispatcher_remove_workers(struct gd_dispatcher *d, int gpu_id, unsigned n);
 
@@ -420,12 +425,12 @@ struct gd_stats {
                            is skipped + completed + failed + timeouts. */
     uint64_t taken;          /* tasks taken from the source so far */
     uint64_t pending;        /* tasks taken that wait for a worker */
-    uint64_t running;        /* tasks being processed: of each worker one task, one batch, or its tasks in flight */
+    uint64_t running;        /* tasks being processed; a worker has one task, one batch, or several tasks in flight */
     uint64_t completed;      /* tasks reported to on_success */
     uint64_t failed;         /* tasks reported to on_error */
     uint64_t timeouts;       /* tasks reported to on_timeout */
     uint64_t retried;        /* second and later attempts of tasks */
-    uint64_t setup_failures; /* workers that failed setup */
+    uint64_t setup_failures; /* workers whose setup() failed */
     uint64_t restarts;       /* second and later processes of workers */
     uint64_t crashes;        /* processes that ended unexpectedly */
     uint64_t start_ns;       /* start of the run, CLOCK_MONOTONIC; 0: not started */
@@ -441,15 +446,15 @@ struct gd_stats {
 
 enum gd_worker_state {
     GD_WORKER_OFF = 0,      /* not started yet, or removed */
-    GD_WORKER_STARTING = 1, /* process started, in setup */
+    GD_WORKER_STARTING = 1, /* process started, in setup() */
     GD_WORKER_IDLE = 2,
     GD_WORKER_BUSY = 3,
     GD_WORKER_CANCELLING = 4, /* its task was cancelled and has not stopped yet */
     GD_WORKER_KILLING = 5,    /* SIGKILL was sent, the process has not ended yet */
     GD_WORKER_RESTING = 6,    /* died, waits to be started again */
-    GD_WORKER_STOPPING = 7,   /* no more tasks: in cleanup */
+    GD_WORKER_STOPPING = 7,   /* no more tasks: in cleanup() */
     GD_WORKER_FINISHED = 8,
-    GD_WORKER_FAILED = 9, /* setup failed, or the worker died too often */
+    GD_WORKER_FAILED = 9, /* setup() failed, or the worker died too often */
     GD_WORKER_LOST = 10,  /* was killed but does not end; no longer used */
 };
 
@@ -468,34 +473,36 @@ struct gd_worker_stats {
     uint64_t timeouts; /* attempts that timed out */
     uint64_t restarts;
     uint64_t last_ns; /* duration of the worker's last task */
-    uint64_t busy_ns; /* sum of the durations of all its tasks; with several in flight, the time with at least one */
-    uint64_t
-        in_flight; /* tasks begun and not finished, in a worker that can have several; current_task is the oldest */
+    /* Sum of the durations of all its tasks. In a worker that can have several tasks in flight: the time in which at
+     * least one was in flight. */
+    uint64_t busy_ns;
+    /* Tasks begun and not finished, in a worker that can have several. current_task is the oldest of them. */
+    uint64_t in_flight;
 };
 
 /* Fills *out with a consistent snapshot, at most a few milliseconds old. */
 int gd_dispatcher_stats(struct gd_dispatcher *d, struct gd_stats *out);
 
-/* Copies the figures of the first max workers to out. Returns how many workers there are in all. element_size is
- * sizeof(struct gd_worker_stats). */
+/* Copies the figures of the first max workers to out. Returns the number of all workers. element_size is sizeof(struct
+ * gd_worker_stats). */
 int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *out, size_t element_size, size_t max);
 
 /* Copies the numbers of the first max devices of a worker to out. Returns how many devices the worker has. The first
  * number is its gpu_id. May be called from any thread. */
 int gd_dispatcher_worker_gpus(const struct gd_dispatcher *d, unsigned worker_id, int *out, size_t max);
 
-/* Sets total_tasks after the dispatcher was opened. May be called from any thread. Before the run this is the same as
- * setting gd_options.total_tasks, so GD_PLACE_CHUNKS uses the new total. */
+/* Sets total_tasks after the dispatcher was opened. May be called from any thread. A call before the run has the same
+ * effect as gd_options.total_tasks, so GD_PLACE_CHUNKS uses the new total. */
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
 
-/* Sets how much work is done and how much there is in all. Use it if tasks differ much in size. You choose the unit,
- * for example seconds of audio or bytes. Observers compute the progress and the remaining time from these figures
- * instead of the number of tasks. Do not count skipped tasks in either figure. If total is 0 (unknown), observers count
- * tasks. May be called from any thread and from callbacks. */
+/* Sets how much work is done and how much work there is in all. Call this function if tasks differ much in size. You
+ * choose the unit, for example seconds of audio or bytes. Observers compute the progress and the remaining time from
+ * these figures instead of the number of tasks. Do not count skipped tasks in either figure. If total is 0 (unknown),
+ * observers count tasks. May be called from any thread and from callbacks. */
 void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total);
 
-/* Reads the last values of gd_dispatcher_set_work(). Both are 0 if it was not called. done or total may be NULL. May be
- * called from any thread. */
+/* Reads the last values of gd_dispatcher_set_work(). Both are 0 if that function was not called. done or total may be
+ * NULL. May be called from any thread. */
 void gd_dispatcher_work(struct gd_dispatcher *d, double *done, double *total);
 
 /* Returns the version of the library: "0.1.0". */
