@@ -3,7 +3,8 @@
  * The reference: how fast this machine is without the library.
  *
  *   ring        tasks per second through a bare task ring and a bare result ring between two processes: 64-byte slots,
- *               sequence number in the slot, spin then sleep on a futex, a window of 2048 (and of 1: a busy round trip)
+ *               sequence number in the slot, spin then sleep on a futex. Once with up to 2048 tasks in flight, and once
+ *               with 1 (a round trip without sleeping)
  *   pingpong    a round trip between two processes: spinning, futex, eventfd, and eventfd with epoll on one side
  *   memcpy      into warm memory, anonymous and memfd, with 1 MB, 100 MB and 1 GB
  *   spawn       posix_spawn of /bin/true and waiting for it, one at a time
@@ -149,9 +150,9 @@ struct slot {
 };
 _Static_assert(sizeof(struct slot) == 64, "a slot is one cache line");
 
-/* The writer stays within the window, which is smaller than the capacity. So no index has to be sent back: the slot of
- * a task is free when its result has arrived, and the slot of a result is free when a task one window later has
- * arrived. */
+/* Task p is sent only after result p - window has arrived, and the window is smaller than the capacity. So no process
+ * needs to report which slots are free: if result p has arrived, the slot of task p is free, and if task p + window has
+ * arrived, the slot of result p is free. */
 struct ring {
     struct slot slots[CAPACITY];
     alignas(64) _Atomic uint32_t sleeping; /* the reader sleeps on it */

@@ -4,7 +4,8 @@
  *
  *   rate    tasks a second, for tasks of a few microseconds, without a journal and with one, in turn: journal_plain,
  *           journal_kept, journal_followed (also with an output file), journal_ratio (kept divided by plain). Also the
- *           processor time of the dispatching process for each task, which other load on the machine changes less
+ *           processor time that the dispatching process uses for each task. Other load on the machine changes this
+ *           figure less than the rates
  *   resume  makes a journal with many records and measures the seconds until the first new task is done and the peak
  *           resident memory: for a list in the same order, a list with a new line first, and a list in another order
  *

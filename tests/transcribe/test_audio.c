@@ -115,7 +115,7 @@ TEST(rates_and_channels)
     }
 }
 
-/* A click stays at the same time. */
+/* After resampling, a click is at the same position in the file. */
 TEST(resampling_does_not_shift)
 {
     directory_enter();
@@ -245,7 +245,7 @@ TEST(formats_that_only_ffmpeg_reads)
     }
 }
 
-/* FLAC frames of that many channels are longer than one read. */
+/* FLAC frames with 8 channels are longer than one read. */
 TEST(frames_that_are_given_out_in_parts)
 {
     directory_enter();
@@ -308,8 +308,8 @@ TEST(a_playlist_is_not_audio)
     drop(&m);
 }
 
-/* The first frames are long and the others are short. Judging by the bit rate of the first frame, the file would play
- * for a second or two, and libsndfile alone reads no further. */
+/* The first frames are long and the others are short. From the bit rate of the first frame, the file seems to last a
+ * second or two. libsndfile stops reading there. */
 TEST(an_mp3_without_a_table_is_read_to_its_end)
 {
     directory_enter();
@@ -319,7 +319,7 @@ TEST(an_mp3_without_a_table_is_read_to_its_end)
     CHECK(h.seconds < 3);
     CHECK(labs(read_all("a.mp3") - 64000) < 2 * 1152);
     struct tr_audio *a = opened("a.mp3");
-    CHECK(fabs(tr_audio_seconds(a) - 4) < 0.1); /* known, because it was decoded at once */
+    CHECK(fabs(tr_audio_seconds(a) - 4) < 0.1); /* known, because opening has decoded the whole file */
     tr_audio_close(&a);
 }
 

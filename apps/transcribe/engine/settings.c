@@ -3,7 +3,7 @@
  * The worker's settings as text. One table gives the name, member and type of each setting, for reading and for
  * writing.
  *
- * Reading copies the text once and decodes escapes in place, since an escape is never shorter than its character.
+ * Reading copies the text once and decodes escapes in place, because an escape is never shorter than its character.
  * Strings point into that copy.
  */
 #include "apps/transcribe/engine/settings.h"
@@ -28,7 +28,7 @@ static const struct entry {
     unsigned most; /* largest value of a number */
 } entries[] = {
 #define MEMBER(member) offsetof(struct tr_settings, member)
-    { "beam_size", NUMBER, MEMBER(beam_size), 8 }, /* whisper.cpp has no more decoders */
+    { "beam_size", NUMBER, MEMBER(beam_size), 8 }, /* whisper.cpp has at most 8 decoders */
     { "formats", FORMATS, MEMBER(places.formats), 0 },
     { "full_names", SWITCH, MEMBER(places.full_names), 0 },
     { "input_dir", STRING, MEMBER(places.input_dir), 0 },
@@ -78,7 +78,7 @@ static void add_formats(struct gd__buffer *b, unsigned set)
     }
 }
 
-/* Writes millionths, since the locale may have another decimal point. */
+/* Writes the digits as integers, because %f would use the decimal point of the locale, which may be a comma. */
 static void add_temperature(struct gd__buffer *b, double value)
 {
     const long millionths = lround(fmin(fmax(value, 0), 1) * 1e6);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Makes words from tokens. A word is collected until a token begins the next one. A word begins with its first token
- * and ends with its last. Its probability is the mean of its tokens.
+ * Makes words from tokens. Tokens are added to a word until a token begins the next word. A word has the start time of
+ * its first token and the end time of its last token. Its probability is the mean of the probabilities of its tokens.
  */
 #include "apps/transcribe/engine/words.h"
 
