@@ -157,7 +157,7 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     gd__heap_disarm(&s->heap, &w->timer);
     s->counts.crashes += !expected && !o.by_stop_signal && !d->shortage;
     w->given_up = w->given_up || is_lost;
-    gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING);      /* so that it is handed no task meanwhile */
     w->death_charged = w->kill_reason == GD__KILL_CANCELLED; /* then no task and no worker is to blame */
     if (w->concurrency > 1)
         gd__inflight_reclaim(s, now, i, d->started, &o);
@@ -170,7 +170,7 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
         gd__worker_left(s, now, i);
     } else if (expected || s->stopping || s->workers_stopped) {
         gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
-    } else if (d->shortage && !w->given_up &&
+    } else if (d->shortage && !w->given_up && !w->leaving &&
                !gd__short_of(s, now, i, d->message, d->message ? strlen(d->message) : 0)) {
         start_later(s, now, i);
     } else if (o.by_stop_signal) {

@@ -109,7 +109,8 @@ void check_begin(struct sim *s, unsigned w, uint64_t id)
     for (unsigned k = 0; k < s->plan.config.n_workers; k++) {
         const struct gd__sched_worker *other = &sched->workers[k];
         const uint64_t since = k == w ? GD__NEVER : behind_since(s, k);
-        const uint64_t first = gd__max64(other->head, s->procs[k].claimed);
+        /* A worker may claim only a part of its first batch: it had looked at a smaller one, which was taken back. */
+        const uint64_t first = gd__max64(gd__first_spare(sched, other), s->procs[k].claimed);
         for (uint64_t p = first; since != GD__NEVER && p < other->tail; p++) {
             const struct gd__task *t = gd__sched_at(sched, k, p);
             const uint64_t waited = gd__max64(since, s->tasks[t->id].handed_at);

@@ -48,7 +48,9 @@ void sim_control_draw(struct sim_plan *p, uint64_t *r)
 static uint64_t not_begun(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
-    const uint64_t kept = gd__max64(gd__max64(worker->head, worker->cancel_below), s->procs[w].claimed);
+    const uint64_t begun =
+        gd__max64(s->procs[w].claimed, s->procs[w].pause_limit); /* a claim may be lost and repeated */
+    const uint64_t kept = gd__max64(gd__max64(worker->head, worker->cancel_below), begun);
     return gd__takes_tasks(worker->state) && !s->procs[w].lying && kept < worker->tail ? worker->tail - kept : 0;
 }
 
@@ -172,6 +174,7 @@ static void remove_worker(struct sim *s, unsigned w)
     SIM_MUST(s, s->sched.workers[r].device == device && !s->removed[r], "worker %d was removed, not one of device %u",
              r, device);
     s->removed[r] = true;
+    s->procs[r].pause_limit = s->procs[r].limit;
     if (s->sched.workers[r].state == GD__WORKER_SPARE)
         deaths_forget(s, (unsigned)r);
 }

@@ -231,9 +231,9 @@ static void start(struct sim *s, unsigned w)
     sim_trace(s, "process %u starts %llu..%llu (task %llu)%s%s", w, (unsigned long long)p->run_begin,
               (unsigned long long)p->started, (unsigned long long)proc_slot(s, p, p->run_begin)->task_id,
               hangs ? ", hangs" : "", poison ? ", poison" : "");
+    p->poisoned = poison;
     if (proc_meets_fate(s, w, FATE_AFTER_START))
         return;
-    p->poisoned = poison;
     if (poison)
         sim_at(s, proc_soon(s, s->plan.task_ns), EVENT_DIE, w);
     p->phase = hangs || poison ? PHASE_HUNG : PHASE_RUNNING;
