@@ -19,7 +19,7 @@ _gpu_dispatch_value() {
     --order) _gpu_dispatch_words 'size name none' ;;
     --progress) _gpu_dispatch_words 'auto panel bar eta line json none' ;;
     --halt) _gpu_dispatch_words 'never soon,fail=1 now,fail=1 soon,fail=10% now,success=1 soon,done=100' ;;
-    --timeout | --term-grace | --delay | --setup-timeout) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
+    --timeout | --term-grace | --stop-grace | --delay | --setup-timeout) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
     --input-dir | --results | --output-dir | --model-dir) _gpu_dispatch_files -d ;;
     --key) _gpu_dispatch_words 'input file path .' ;;
     --sync) _gpu_dispatch_words 'normal full' ;;
@@ -82,7 +82,7 @@ _gpu_dispatch_run() {
             --setup-jobs --setup-timeout
             --batch-size --io-threads --any-cpu --ignore-gpu-locks --seed -a --arg-file -0 --null --jsonl --input-dir
             --pattern --recursive --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace
-            --retries --crash-limit --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results
+            --stop-grace --retries --crash-limit --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results
             --output --bar --eta --progress --quiet -v --verbose --journal --resume --retry-failed --force-resume --key
             --sync --failed --http --http-token-file -h --help'
     fi
@@ -96,7 +96,7 @@ _gpu_dispatch_transcribe() {
     fi
     _gpu_dispatch_words '--input-dir --output-dir --pattern -r --recursive --format --full-names --dry-run --check
         --model-size --model --model-dir --language --translate --prompt --beam-size --temperature --word-timestamps
-        --vad --gpus -j --ignore-gpu-locks --workers --threads --no-gpu --timeout --retries --resume --journal
+        --vad --gpus -j --ignore-gpu-locks --workers --threads --no-gpu --timeout --stop-grace --retries --resume --journal
         --retry-failed --force-resume --sync --failed --output --http --http-token-file --progress --quiet -v --verbose
         -h --help'
 }

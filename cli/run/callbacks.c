@@ -37,6 +37,8 @@ static void cancel_input(void *user)
 void cli_end_for_trouble(void *running)
 {
     struct cli_running *r = running;
+    if (cli_interrupt_hung_up()) /* the terminal is gone, but running tasks may finish: the run is being shut down */
+        return;
     if (!atomic_exchange(&r->ended_early, true))
         gd__run_abort(&r->run);
 }

@@ -101,7 +101,7 @@ static int ended(void *user, int result)
     struct cli_running *r = user;
     (void)cli_sinks_flush(&r->sinks);
     cli_interrupt_over(r->interrupt);
-    return cli_interrupt_count(r->interrupt) > 0 ? GD_E_INTERRUPTED : result;
+    return cli_interrupt_signal(r->interrupt) ? GD_E_INTERRUPTED : result;
 }
 
 static void close_views(void *user)
@@ -166,6 +166,8 @@ static void conclude(void *user, int result)
         r->run.left_behind = true;
     /* If --halt ended the run, it sets the exit status even if the reader (`| head`) went away. */
     r->status = cli_exit_status(&r->halt, result, !written || (broken && !r->halt.halted));
+    if (result == GD_E_INTERRUPTED && cli_interrupt_signal(r->interrupt))
+        r->status = CLI_EXIT_SIGNAL + cli_interrupt_signal(r->interrupt);
 }
 
 static void release(void *user)

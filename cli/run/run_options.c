@@ -215,6 +215,8 @@ static const struct cli_opt table[] = {
       AT(timeout_ms) },
     { "term-grace", 0, "TIME", "when a task is ended, time between SIGTERM and SIGKILL (default 1s)", cli_set_duration,
       AT(term_grace_ms) },
+    { "stop-grace", 0, "TIME", "after SIGTERM, end within TIME in all; running tasks get most of it (default 25s)",
+      cli_set_duration, AT(stop_grace_ms) },
     { "retries", 0, "N", "try a failing task up to N times in all; 0 means until it succeeds (default 1)",
       cli_set_retries, AT(retries), .max = 1000000 },
     { "crash-limit", 0, "N", "fail a task that has killed its worker N times (default 3)", cli_set_number,
@@ -303,7 +305,7 @@ const struct cli_opts cli_run_options = {
              "{%} worker number, {gpu} GPU number, {2} the second argument of the task.\n"
              "\n"
              "Exit status: 0 all tasks succeeded; 1-100 number of failed tasks; 101 more than\n"
-             "100 failed; 130 Ctrl-C; 255 any other error.\n"
+             "100 failed; 130 Ctrl-C; 143 SIGTERM; 129 SIGHUP; 255 any other error.\n"
              "More: gpu-dispatch help, man gpu-dispatch-run.\n",
 };
 
@@ -460,6 +462,7 @@ void cli_run_defaults(struct cli_run *r)
                            .workers.per_gpu = 1,
                            .seed = 42,
                            .term_grace_ms = 1000,
+                           .stop_grace_ms = 25000,
                            .retries.tries = 1,
                            .crash_limit = 3,
                            .queue_size = 1024 };

@@ -6,6 +6,7 @@
 #include "common.h"
 
 #include <poll.h>
+#include <time.h>
 
 #include "support/fifo.h"
 
@@ -52,6 +53,13 @@ static struct ran interrupt(struct interrupted i, int signal)
     return sh_wait(i.running);
 }
 
+static void read_message(struct interrupted i, char *words, size_t size)
+{
+    memset(words, 0, size);
+    for (size_t n = 0; !strchr(words, '\n'); n++)
+        CHECK_EQ(n < size - 1 ? read(i.said, words + n, 1) : -1, 1);
+}
+
 TEST(one_signal_lets_running_tasks_finish)
 {
     struct ran r = interrupt(start("", WAIT), SIGINT);
@@ -62,10 +70,9 @@ TEST(one_signal_lets_running_tasks_finish)
 TEST(a_message_explains_the_signal)
 {
     struct interrupted i = start("", WAIT);
-    char words[256] = "";
+    char words[256];
     CHECK_EQ(kill(i.running.pid, SIGINT), 0);
-    for (size_t n = 0; !strchr(words, '\n'); n++)
-        CHECK_EQ(n < sizeof words - 1 ? read(i.said, words + n, 1) : -1, 1);
+    read_message(i, words, sizeof words);
     /* The figures may be some milliseconds old, from a time before the second or even the first task began. */
     if (strstr(words, "1 running"))
         CHECK_STR(words, "gpu-dispatch: interrupted: 1 running task may finish; Ctrl-C again ends it at once\n");
@@ -96,11 +103,107 @@ TEST(two_signals_end_the_run_at_once)
     CHECK(p.revents & POLLHUP);
 }
 
-TEST(sigterm_does_the_same)
+/* --- SIGTERM --- */
+
+TEST(sigterm_lets_running_tasks_finish)
 {
-    struct ran r = interrupt(start("", WAIT), SIGTERM);
-    CHECK_EQ(r.status, 130);
+    struct ran r = interrupt(start("--stop-grace 1h", WAIT), SIGTERM);
+    CHECK_EQ(r.status, 143);
     CHECK_STR(r.out, "done\ndone\n");
+}
+
+TEST(a_message_explains_sigterm)
+{
+    struct interrupted i = start("--stop-grace 100s", WAIT);
+    char words[256];
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    read_message(i, words, sizeof words);
+    CHECK_CONTAINS(words, "gpu-dispatch: terminated: ");
+    CHECK_CONTAINS(words, "may finish within 1m35s; a second SIGTERM ends ");
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    CHECK_EQ(sh_wait(i.running).status, 143);
+}
+
+/* The tasks would run for longer than the case may take. */
+TEST(tasks_that_do_not_finish_after_sigterm_are_ended)
+{
+    struct interrupted i = start("--stop-grace 2s --journal j.db --joblog log", "sleep 4323");
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    struct ran r = sh_wait(i.running);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    CHECK_EQ(r.status, 143);
+    CHECK_STR(r.out, "");
+    CHECK_GE(after.tv_sec - before.tv_sec, 1); /* four fifths of the time are for the tasks */
+    CHECK_STR(sh("gpu-dispatch export j.db --jsonl; wc -l < log").out, "1\n"); /* they are not done */
+}
+
+TEST(no_grace_at_all)
+{
+    struct interrupted i = start("--stop-grace 0", "sleep 4324");
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    CHECK_EQ(sh_wait(i.running).status, 143);
+}
+
+/* --- SIGHUP --- */
+
+/* A second SIGHUP changes nothing: a terminal that is closed may send several. */
+TEST(sighup_lets_running_tasks_finish)
+{
+    struct interrupted i = start("--stop-grace 0", WAIT);
+    char words[256];
+    CHECK_EQ(kill(i.running.pid, SIGHUP), 0);
+    read_message(i, words, sizeof words);
+    CHECK_CONTAINS(words, "gpu-dispatch: SIGHUP: ");
+    CHECK_CONTAINS(words, "may finish, and no more are started\n");
+    CHECK_EQ(kill(i.running.pid, SIGHUP), 0);
+    struct ran r = interrupt(i, SIGHUP);
+    CHECK_EQ(r.status, 129);
+    CHECK_STR(r.out, "done\ndone\n");
+}
+
+TEST(sigterm_after_sighup)
+{
+    struct interrupted i = start("--stop-grace 0", "sleep 4325");
+    CHECK_EQ(kill(i.running.pid, SIGHUP), 0);
+    await_lines(i.said, 1);
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    CHECK_EQ(sh_wait(i.running).status, 143);
+}
+
+TEST(an_ignored_sighup_stays_ignored)
+{
+    int go = fifo("go"), begun = fifo("begun");
+    struct sh_running running =
+        sh_start_script("trap '' HUP; exec gpu-dispatch run --gpus sim:1 --quiet 'echo > begun; "
+                        "read x < go; echo {} #' ::: a b");
+    await_lines(begun, 1);
+    CHECK_EQ(kill(running.pid, SIGHUP), 0);
+    CHECK_EQ(write(go, "\n\n", 2), 2);
+    struct ran r = sh_wait(running);
+    CHECK_STR(r.out, "a\nb\n");
+    CHECK_EQ(r.status, 0);
+}
+
+/* Nothing can be written to a terminal that is gone, but running tasks are not killed for that. Task 2 ends after the
+ * failed write of task 1, and task 3 after both. */
+TEST(a_closed_terminal_ends_no_running_task)
+{
+    int begun = fifo("begun"), go[] = { fifo("go1"), fifo("go2"), fifo("go3") };
+    struct sh_running terminal = sh_start_script(
+        "exec script -qec \"gpu-dispatch run --gpus sim:3 --progress none --joblog log 'echo > begun; read x < go{}; "
+        "echo {} | tee made{} #' ::: 1 2 3\" /dev/null");
+    await_lines(begun, 3);
+    CHECK_EQ(kill(terminal.pid, SIGKILL), 0);
+    (void)sh_wait(terminal);
+    for (int i = 0; i < 3; i++) {
+        char number[] = { (char)('1' + i), '\0' };
+        CHECK_EQ(write(go[i], "\n", 1), 1);
+        while (sh("grep -q ^%s log", number).status != 0)
+            ;
+    }
+    CHECK_STR(sh("cat made*").out, "1\n2\n3\n");
 }
 
 /* A driver's library may run threads in the command, and these may handle signals in any way. */
@@ -119,7 +222,7 @@ TEST(two_signals_with_threads_of_a_driver)
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
     await_lines(i.said, 1); /* a second signal before this message counts as the same request */
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
-    CHECK_EQ(sh_wait(i.running).status, 130);
+    CHECK_EQ(sh_wait(i.running).status, 143);
 }
 
 TEST(the_joblog_has_the_tasks_that_were_run)

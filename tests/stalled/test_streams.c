@@ -107,7 +107,7 @@ TEST(one_sigterm_is_enough)
     await_bytes(begun, MANY);
     CHECK_EQ(kill(r.pid, SIGTERM), 0);
     struct ran ran = sh_wait(r);
-    CHECK_EQ(ran.status, 130);
+    CHECK_EQ(ran.status, 143);
     CHECK_CONTAINS(ran.err, "could not be written, because nothing reads it");
 }
 

@@ -99,6 +99,23 @@ TEST(ctrl_z_several_times)
     let_go(&j);
 }
 
+/* SIGCONT may come before the command has stopped. Then it must not stop, because nobody would continue it. The time
+ * between the signals is different in each round. */
+TEST(ctrl_z_and_a_continue_right_after_it)
+{
+    for (int n = 0; n < 40; n++) {
+        struct job j = start("");
+        CHECK_EQ(kill(j.running.pid, SIGTSTP), 0);
+        for (int k = 0; k < n; k++)
+            sched_yield();
+        CHECK_EQ(kill(j.running.pid, SIGCONT), 0);
+        let_go(&j);
+        close(j.begun);
+        close(j.go);
+        CHECK_EQ(sh("rm begun go").status, 0);
+    }
+}
+
 /* The workers and tasks are stopped, so they can't end by themselves. */
 TEST(a_stopped_run_that_is_killed_leaves_nothing)
 {

@@ -232,12 +232,13 @@ static int conclude(const struct work *w, int status)
 {
     const struct cli_run *r = &w->asked->run;
     const size_t n = w->audio.problems.n;
-    const bool some_left = status == CLI_EXIT_INTERRUPTED || (status > 0 && status <= CLI_EXIT_MANY);
+    const bool stopped = status > CLI_EXIT_SIGNAL && status < CLI_EXIT_ERROR; /* by a signal */
+    const bool some_left = stopped || (status > 0 && status <= CLI_EXIT_MANY);
     if (n > 0 && !cli_run_is_silent(r))
         cli_say("%zu %s could not be read (see above)", n, n == 1 ? "file or directory" : "files or directories");
     if (some_left && !r->journal && !cli_run_is_silent(r))
         cli_say("to transcribe the rest, run the same command with --resume");
-    return status == CLI_EXIT_INTERRUPTED ? status : status || n > 0 ? FAILED : 0;
+    return stopped ? status : status || n > 0 ? FAILED : 0;
 }
 
 static int start(struct work *w)

@@ -98,6 +98,8 @@ static const struct cli_opt table[] = {
     { "no-gpu", 0, NULL, "compute on the CPU even if there are GPUs", cli_set_flag, AT(no_gpu) },
     { "timeout", 0, "TIME", "fail a file that takes longer than TIME, such as 30s, 5m or 1.5h", cli_set_timeout,
       AT(run.timeout_ms) },
+    { "stop-grace", 0, "TIME", "after SIGTERM, end within TIME (default 25s)", cli_set_duration,
+      AT(run.stop_grace_ms) },
     { "retries", 0, "N", "try a failing file up to N times in all; 0 means until it succeeds (default 1)",
       cli_set_retries, AT(run.retries), .max = 1000000 },
 
@@ -146,7 +148,8 @@ static const struct cli_opt table[] = {
     "It recognises 50 English words and is only for trying things out.\n"                \
     "\n"                                                                                 \
     "Exit status: 0 every file was transcribed; 1 a file failed, no file was found,\n"   \
-    "or the run could not start; 130 Ctrl-C. More: man gpu-dispatch-transcribe.\n"
+    "or the run could not start; 130 Ctrl-C; 143 SIGTERM.\n"                             \
+    "More: man gpu-dispatch-transcribe.\n"
 
 const struct cli_opts cli_transcribe_options = {
     .command = "transcribe",

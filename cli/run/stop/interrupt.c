@@ -7,12 +7,18 @@
  * cli_interrupt_close() is called. A driver's library may start threads that do not block them. So a handler writes to
  * an eventfd for that thread. A signalfd would miss signals that were delivered to another thread.
  *
- * Ctrl-Z is handled the same way, with two exceptions. If it is ignored (by a shell without job control), it stays
- * ignored. If there is a panel, the panel handles it, because it must restore the terminal first.
+ *   SIGINT    the first lets running tasks finish, however long they take; the second ends everything
+ *   SIGTERM   the same, but the whole run has to end within --stop-grace: see limits[]
+ *   SIGHUP    lets running tasks finish, and never ends them: it comes more than once when a terminal is closed
+ *   SIGTSTP   Ctrl-Z. If there is a panel, the panel handles it, because it must restore the terminal first.
+ *   SIGCONT   cancels a SIGTSTP that has not stopped the process yet
+ *
+ * SIGHUP and SIGTSTP stay ignored if they are ignored (nohup, a shell without job control).
  */
 #include "cli/run/stop/interrupt.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,16 +30,19 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/failure.h"
+#include "base/text/figures.h"
 #include "base/thread.h"
 #include "cli/run/stop/suspend.h"
 
-enum { SIGNALS = 3 };
-static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGTSTP };
-static atomic_bool stop_wanted, interrupt_wanted; /* set by a signal */
+enum { SIGNALS = 5, RESERVE_MOST_MS = 5000 };
+static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT };
+static atomic_bool stop_wanted, interrupt_wanted, hangup_wanted; /* set by a signal */
+static atomic_bool hung_up;                                      /* SIGHUP came */
 /* The eventfd that the handler writes to. It is never closed, because a handler may be about to write. */
 static atomic_int wake_fd = -1;
-static atomic_int latest; /* the last signal that asks to end the run */
+static atomic_int latest; /* the last SIGINT or SIGTERM */
 
 struct cli_interrupt {
     struct gd__run *run;
@@ -42,6 +51,10 @@ struct cli_interrupt {
     void *user;
     int end; /* eventfd: ends the thread */
     atomic_uint count;
+    atomic_int first; /* the first signal that ended the run; 0: none */
+    unsigned grace_ms;
+    uint64_t term_ns;     /* when SIGTERM came; 0: it has not come */
+    unsigned n_limits;    /* how many of limits[] were reached */
     pthread_mutex_t lock; /* held during a call to the dispatcher; protects the next two fields */
     bool over;            /* the run is over */
     unsigned late;        /* signals that came after the run was over */
@@ -50,13 +63,28 @@ struct cli_interrupt {
     struct sigaction before[SIGNALS];
 };
 
+/* Handlers of the panel, which are called too. NULL: none. */
+static void (*panel_stop)(int number), (*panel_continue)(int number);
+
+/* SIGTSTP with a panel, which stops the process, and every SIGCONT. */
+static void on_job_control(int number)
+{
+    void (*panel)(int) = number == SIGTSTP ? panel_stop : panel_continue;
+    cli_suspend_note(number);
+    if (panel)
+        panel(number);
+}
+
 static void on_signal(int number)
 {
     static const uint64_t one = 1;
     const int saved = errno;
-    if (number != SIGTSTP)
+    if (number == SIGINT || number == SIGTERM)
         latest = number;
-    *(number == SIGTSTP ? &stop_wanted : &interrupt_wanted) = true;
+    if (number == SIGHUP)
+        hung_up = true;
+    cli_suspend_note(number);
+    *(number == SIGTSTP ? &stop_wanted : number == SIGHUP ? &hangup_wanted : &interrupt_wanted) = true;
     (void)!write(wake_fd, &one, sizeof one); /* if it is full, the thread is woken anyway */
     errno = saved;
 }
@@ -74,20 +102,89 @@ static bool take_interrupt(void)
     return atomic_exchange(&interrupt_wanted, false);
 }
 
-/* Shuts the run down at the first signal, and reports that. The figures may be a moment old: a run that has just begun
- * may show no running tasks although it has some. A signal that comes before the message is printed does not count as a
- * second request: timeout(1) signals a process and then its whole group. */
-static void begin_shutdown(struct cli_interrupt *i)
+/* What happens when a part of --stop-grace is over. The rest of it is for writing what is left, and for the journal. */
+static uint64_t reserve_ms(const struct cli_interrupt *i)
 {
-    char message[128], count[32] = "";
+    return i->grace_ms / 5 < RESERVE_MOST_MS ? i->grace_ms / 5 : RESERVE_MOST_MS;
+}
+
+static void end_tasks(struct cli_interrupt *i)
+{
+    if (!i->over)
+        gd__run_abort(i->run);
+    i->hurry(i->user, 2);
+}
+
+static void end_output(struct cli_interrupt *i)
+{
+    i->hurry(i->user, 3);
+}
+
+static const struct {
+    unsigned halves; /* of the reserve are left */
+    void (*reached)(struct cli_interrupt *i);
+} limits[] = { { 2, end_tasks }, { 1, end_output } };
+enum { LIMITS = sizeof limits / sizeof *limits };
+
+/* The time of the next limit. GD__NEVER: there is none. */
+static uint64_t next_limit(const struct cli_interrupt *i)
+{
+    if (i->term_ns == 0 || i->n_limits == LIMITS)
+        return GD__NEVER;
+    const uint64_t left_ms = reserve_ms(i) * limits[i->n_limits].halves / 2;
+    return i->term_ns + (i->grace_ms - left_ms) * GD__NS_PER_MS;
+}
+
+static int ms_to(uint64_t at_ns)
+{
+    const uint64_t now = gd__now_ns();
+    if (at_ns == GD__NEVER)
+        return -1;
+    const uint64_t ms = at_ns > now ? (at_ns - now + GD__NS_PER_MS - 1) / GD__NS_PER_MS : 0;
+    return ms < INT_MAX ? (int)ms : INT_MAX;
+}
+
+/* "2 running tasks may finish", as far as the number is known. The figures may be a moment old: a run that has just
+ * begun may show no running tasks although it has some. */
+static const char *count_tasks(const struct cli_interrupt *i, char *text, size_t size)
+{
     struct gd_stats s = { .size = sizeof s };
+    char count[32] = "";
     if (gd_dispatcher_stats(i->run->d, &s) == 0 && s.running > 0)
         snprintf(count, sizeof count, "%llu ", (unsigned long long)s.running);
+    snprintf(text, size, "%srunning task%s may finish", count, s.running == 1 ? "" : "s");
+    return s.running == 1 ? "it" : "them";
+}
+
+/* Shuts the run down at the first signal, and reports that. A signal that comes before the message is
+ * printed does not count as a second request: timeout(1) signals a process and then its whole group. */
+static void begin_shutdown(struct cli_interrupt *i, int number)
+{
+    char message[192], tasks[64], time[32];
+    const char *them = count_tasks(i, tasks, sizeof tasks);
     gd__run_shutdown(i->run);
-    const bool one = s.running == 1;
-    snprintf(message, sizeof message, "interrupted: %srunning task%s may finish; Ctrl-C again ends %s at once", count,
-             one ? "" : "s", one ? "it" : "them");
+    if (number == SIGTERM) {
+        i->term_ns = gd__now_ns();
+        const double seconds = (double)(i->grace_ms - reserve_ms(i)) / 1000;
+        snprintf(message, sizeof message, "terminated: %s within %s; a second SIGTERM ends %s at once", tasks,
+                 gd__text_duration(time, sizeof time, seconds), them);
+    } else {
+        snprintf(message, sizeof message, "interrupted: %s; Ctrl-C again ends %s at once", tasks, them);
+    }
     (void)take_interrupt();
+    i->say(i->user, message);
+}
+
+/* The terminal was closed, or somebody asked for this. */
+static void drain(struct cli_interrupt *i)
+{
+    char message[128], tasks[64];
+    int none = 0;
+    if (i->over || !atomic_compare_exchange_strong(&i->first, &none, SIGHUP))
+        return;
+    (void)count_tasks(i, tasks, sizeof tasks);
+    gd__run_shutdown(i->run);
+    snprintf(message, sizeof message, "SIGHUP: %s, and no more are started", tasks);
     i->say(i->user, message);
 }
 
@@ -96,10 +193,22 @@ static void act_on_signal(struct cli_interrupt *i)
     if (i->over)
         i->late++;
     else if (atomic_fetch_add(&i->count, 1) == 0)
-        begin_shutdown(i);
+        begin_shutdown(i, i->first = latest);
     else
         gd__run_abort(i->run);
     i->hurry(i->user, atomic_load(&i->count) + i->late);
+}
+
+static void act_on_wakeup(struct cli_interrupt *i)
+{
+    pthread_mutex_lock(&i->lock);
+    if (atomic_exchange(&hangup_wanted, false))
+        drain(i);
+    if (take_interrupt())
+        act_on_signal(i);
+    while (next_limit(i) <= gd__now_ns())
+        limits[i->n_limits++].reached(i);
+    pthread_mutex_unlock(&i->lock);
 }
 
 static void *watch(void *arg)
@@ -108,30 +217,37 @@ static void *watch(void *arg)
     pthread_sigmask(SIG_UNBLOCK, &i->ours, NULL);
     for (;;) {
         struct pollfd p[] = { { wake_fd, POLLIN, 0 }, { i->end, POLLIN, 0 } };
-        if (poll(p, 2, -1) < 0) {
+        if (poll(p, 2, ms_to(next_limit(i))) < 0) {
             if (errno == EINTR)
                 continue;
             return NULL;
         }
         if (p[1].revents)
             return NULL;
-        if (!take_wakeup())
-            continue;
+        (void)take_wakeup();
         if (atomic_exchange(&stop_wanted, false))
             cli_suspend();
-        if (!take_interrupt())
-            continue;
-        pthread_mutex_lock(&i->lock);
-        act_on_signal(i);
-        pthread_mutex_unlock(&i->lock);
+        act_on_wakeup(i);
     }
 }
 
-/* Restores the signals. A signal that came meanwhile is raised again, so that it has its usual effect. */
+static bool is_job_control(int number)
+{
+    return number == SIGTSTP || number == SIGCONT;
+}
+
+static bool has_handler(const struct sigaction *a)
+{
+    return a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN;
+}
+
+/* Restores the signals, except those of the panel: it is closed, and has restored them itself. A signal that came
+ * meanwhile is raised again, so that it has its usual effect. */
 static void restore_signals(struct cli_interrupt *i)
 {
     for (int k = 0; k < SIGNALS; k++)
-        sigaction(numbers[k], &i->before[k], NULL);
+        if (!is_job_control(numbers[k]) || !has_handler(&i->before[k]))
+            sigaction(numbers[k], &i->before[k], NULL);
     pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
     (void)take_wakeup();
     const bool interrupted = take_interrupt() || i->late > 0;
@@ -141,27 +257,43 @@ static void restore_signals(struct cli_interrupt *i)
         (void)raise(latest);
 }
 
+static void take_one(struct cli_interrupt *i, int k)
+{
+    const int number = numbers[k];
+    struct sigaction ours = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    sigaction(number, NULL, &i->before[k]);
+    const bool ignored = i->before[k].sa_handler == SIG_IGN, has_panel = has_handler(&i->before[k]);
+    if (ignored && (number == SIGTSTP || number == SIGHUP))
+        return;
+    if (number == SIGCONT || (number == SIGTSTP && has_panel))
+        ours.sa_handler = on_job_control;
+    sigaddset(&ours.sa_mask, SIGTSTP); /* so that the handlers run in the order in which the signals came */
+    sigaddset(&ours.sa_mask, SIGCONT);
+    if (is_job_control(number))
+        *(number == SIGTSTP ? &panel_stop : &panel_continue) = has_panel ? i->before[k].sa_handler : NULL;
+    sigaction(number, &ours, NULL);
+}
+
 static void take(struct cli_interrupt *i)
 {
-    const struct sigaction ours = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&i->ours);
     for (int k = 0; k < SIGNALS; k++)
         sigaddset(&i->ours, numbers[k]);
     pthread_sigmask(SIG_BLOCK, &i->ours, &i->mask_before);
-    for (int k = 0; k < SIGNALS; k++) {
-        sigaction(numbers[k], NULL, &i->before[k]);
-        if (numbers[k] != SIGTSTP || i->before[k].sa_handler == SIG_DFL)
-            sigaction(numbers[k], &ours, NULL);
-    }
+    for (int k = 0; k < SIGNALS; k++)
+        take_one(i, k);
 }
 
-int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*say)(void *user, const char *message),
-                       void (*hurry)(void *user, unsigned count), void *user)
+int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, unsigned stop_grace_ms,
+                       void (*say)(void *user, const char *message), void (*hurry)(void *user, unsigned count),
+                       void *user)
 {
     struct cli_interrupt *i = calloc(1, sizeof *i);
     if (!i)
         return gd__fail("out of memory");
-    *i = (struct cli_interrupt){ .run = run, .say = say, .hurry = hurry, .user = user, .end = eventfd(0, EFD_CLOEXEC) };
+    *i = (struct cli_interrupt){
+        .run = run, .grace_ms = stop_grace_ms, .say = say, .hurry = hurry, .user = user, .end = eventfd(0, EFD_CLOEXEC)
+    };
     pthread_mutex_init(&i->lock, NULL);
     if (wake_fd < 0)
         wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -182,9 +314,14 @@ int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, void (*s
     return gd__fail("cannot handle Ctrl-C: %s", strerror(rc));
 }
 
-unsigned cli_interrupt_count(const struct cli_interrupt *i)
+int cli_interrupt_signal(const struct cli_interrupt *i)
 {
-    return i ? atomic_load(&i->count) : 0;
+    return i ? atomic_load(&i->first) : 0;
+}
+
+bool cli_interrupt_hung_up(void)
+{
+    return hung_up;
 }
 
 void cli_interrupt_over(struct cli_interrupt *i)

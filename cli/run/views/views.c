@@ -87,7 +87,7 @@ int cli_views_open(struct cli_running *r)
         return -1;
     cli_suspend_with(d);
     /* last, because its thread uses everything above */
-    return cli_interrupt_open(&r->interrupt, &r->run, say_line, hurry, r);
+    return cli_interrupt_open(&r->interrupt, &r->run, r->asked->stop_grace_ms, say_line, hurry, r);
 }
 
 void cli_views_close(struct cli_running *r)
