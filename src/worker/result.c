@@ -424,7 +424,7 @@ static inline struct gd__result_slot *next_slot(struct gd__port *p)
 static inline void put(struct gd_worker *w, enum gd__record_kind kind, const struct gd__entry *e, struct gd_result *r,
                        uint16_t batch_or_place)
 {
-    if (r)
+    if (r && (r->message || r->offset))
         gd__result_place(r);
     struct gd__result_slot *slot = next_slot(&w->port);
     slot->kind = (uint8_t)kind;

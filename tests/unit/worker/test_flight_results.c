@@ -92,6 +92,25 @@ TEST(others_go_on_while_a_result_waits_for_room)
     stop();
 }
 
+TEST(others_go_on_while_an_error_message_waits_for_room)
+{
+    prepare();
+    f->hold_bytes = true;
+    start_flight("flight", 8);
+    give("L1048000"); /* all pages of the region */
+    CHECK_EQ(outcome(), GD__R_SUCCESS);
+    give("l");
+    for (int i = 0; i < 50; i++) {
+        give(i % 2 ? "t" : "e");
+        CHECK_EQ(outcome(), GD__R_SUCCESS);
+        CHECK_EQ(f->record.position, 2 + i);
+    }
+    f->released = f->c.result_head;
+    gd__channel_done(&f->c, f->c.result_head, f->released);
+    expect_next(1, GD__R_ERROR, "an error message that does not fit into a slot, of task 101");
+    stop();
+}
+
 TEST(begin_that_waits_for_room_lets_others_finish)
 {
     prepare();
