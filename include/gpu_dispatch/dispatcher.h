@@ -384,7 +384,8 @@ void gd_dispatcher_resume(struct gd_dispatcher *d);
 /* These functions change a run without ending it. They return at once, and the run's thread carries out the requests in
  * their order. They return 0, or a negative code if the request makes no sense for this run. on_control gets the
  * outcome of each request, which is known only later: a task to cancel may already have ended, for example. Requests
- * made before gd_dispatcher_run() are carried out when it begins. Requests made after its end have no effect. */
+ * made before gd_dispatcher_run() are carried out when it begins. Requests made after its end have no effect. Other
+ * processes of the same user can make the same requests through the control socket of a job: see docs/control.md. */
 
 /* Starts no more tasks until gd_dispatcher_unpause(). Running tasks go on, with their time limits. Tasks that a worker
  * has begun to load count as running. */

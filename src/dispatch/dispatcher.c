@@ -329,7 +329,9 @@ static int run_all(struct gd_dispatcher *d)
     if (rc == 0) {
         gd__devices_report_unused(d);
         gd__devices_watch(d);
+        gd__control_listen(d);
         gd__monitor_run(d);
+        gd__control_hang_up(d);
         gd__devices_unwatch(d);
         /* The end of the run may take long and must not look like a callback that does not return. */
         gd__publish_awake(d, 0);

@@ -171,6 +171,7 @@ struct gd_dispatcher {
     bool held;                /* the loop has applied hold_wanted */
     _Atomic int request;      /* enum gd__request */
     struct gd__control_queue control;
+    struct gd__control_socket *control_socket; /* NULL: none */
 
     /* Protects the child of every seat. A thread holds it to change a child, and to signal one from another thread. */
     pthread_mutex_t child_lock;
@@ -331,6 +332,9 @@ void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const st
 void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r);
 void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns); /* 0: about to sleep */
 void gd__publish_end(struct gd_dispatcher *d);
+/* The descriptor of the directory that holds the page, and the page's name. Returns -1 if it has none. The descriptor
+ * belongs to the page. */
+int gd__publish_place(const struct gd_dispatcher *d, const char **name);
 /* When to check for changes, even during a sleep. */
 uint64_t gd__publish_look_again(const struct gd_dispatcher *d);
 

@@ -281,6 +281,14 @@ void gd__publish_open(struct gd_dispatcher *d)
     d->o.job = NULL; /* the string belongs to the caller */
 }
 
+int gd__publish_place(const struct gd_dispatcher *d, const char **name)
+{
+    if (!d->publisher)
+        return -1;
+    *name = d->publisher->page->name;
+    return d->publisher->page->directory;
+}
+
 void gd__publish_end(struct gd_dispatcher *d)
 {
     if (d->publisher)

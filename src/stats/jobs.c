@@ -41,20 +41,42 @@ static struct gd__owner owner_of(const struct gd__page_header *h)
     return (struct gd__owner){ .pid = h->pid, .start = h->pid_start, .space = h->pid_space };
 }
 
-/* Removes a file that never got its final name. The temporary name says which process it belonged to. */
+/* Removes a file that never got its final name, or a control socket, if its process is gone. The name says which process
+ * it belonged to. */
 static void remove_leftover(int directory, const char *name, int fd)
 {
-    struct gd__owner o = { .pid = strtoull(name + 1, NULL, 10) };
+    struct gd__owner o = { .pid = strtoull(name[0] == '.' ? name + 1 : name, NULL, 10) };
     const char *space = strchr(name, '-');
     o.space = space ? strtoull(space + 1, NULL, 10) : 0;
     if (o.pid > 0 && gd__owner_is_ours(&o) && !gd__owner_alive(&o))
         gd__page_file_remove(directory, name, fd);
 }
 
+static bool is_control_socket(const char *name)
+{
+    static const char end[] = ".control";
+    const size_t n = strlen(name);
+    return n >= sizeof end && strcmp(name + n - (sizeof end - 1), end) == 0;
+}
+
+/* A socket cannot be opened, only its place in the directory. */
+static void visit_socket(int directory, const char *name)
+{
+    const int fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    remove_leftover(directory, name, fd);
+    close(fd);
+}
+
 static int visit_file(int directory, const char *name, visit_fn *visit, void *user)
 {
     struct gd__page_header h;
     int rc = 0;
+    if (is_control_socket(name)) {
+        visit_socket(directory, name);
+        return 0;
+    }
     const int fd = gd__page_file_read(directory, name);
     if (fd < 0)
         return 0;

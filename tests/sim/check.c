@@ -172,8 +172,10 @@ void check_cancel(struct sim *s, unsigned w, uint64_t below)
         for (uint64_t p = worker->head; p < below; p++)
             asked |= s->tasks[gd__sched_at(&s->sched, w, p)->id].cancel_asked;
         SIM_MUST(s, asked, "worker %u: a task is cancelled on request, but there was no request", w);
-        return;
     }
+    s->procs[w].on_request = worker->cancel_asked;
+    if (worker->cancel_asked)
+        return;
     if (head_is_running(s, w))
         SIM_MUST(s, on_time(s) ? s->now == cancel_time(s, w) : s->now >= cancel_time(s, w),
                  "worker %u: asked to stop %lld ns from the deadline", w, (long long)(s->now - cancel_time(s, w)));
@@ -223,6 +225,8 @@ void check_kill(struct sim *s, unsigned w)
             check_flight_kill(s, w);
         else
             check_timeout_kill(s, w);
+        SIM_MUST(s, worker->concurrency > 1 || p->on_request == (worker->kill_reason == GD__KILL_CANCELLED),
+                 "worker %u is killed for the wrong reason", w);
         break;
     case GD__KILL_SETUP_TIMEOUT:
         SIM_MUST(s, s->plan.config.setup_timeout_ns > 0 && !p->ready_seen, "worker %u: no setup to time out", w);

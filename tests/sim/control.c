@@ -76,6 +76,8 @@ static void drain(struct sim *s)
     sim_trace(s, "drain");
     s->draining |= !s->sched.stopping && !s->sched.workers_stopped;
     gd__sched_drain(&s->sched, s->now);
+    if (sim_below(&s->chance, 2) == 0) /* the user loses patience */
+        sim_at(s, s->now + sim_spread(&s->chance, s->plan.control_gap_ns), EVENT_SHUTDOWN, 0);
 }
 
 static void change_limit(struct sim *s)
@@ -195,7 +197,7 @@ static void add_worker(struct sim *s, unsigned w)
     sim_trace(s, "a worker of device %u is added: %d", device, r);
     SIM_MUST(s, (r >= 0) == (any && !no), "the addition of a worker to device %u returned %d", device, r);
     for (unsigned k = 0; k < s->plan.config.n_workers; k++)
-        if (s->sched.workers[k].state == GD__WORKER_SPARE)
+        if (s->sched.workers[k].device == device && s->sched.workers[k].state == GD__WORKER_SPARE)
             s->removed[k] = true;
     if (r >= 0)
         s->removed[r] = false;
@@ -269,6 +271,7 @@ void check_control(struct sim *s)
                  "worker %u holds %llu tasks that it has not begun", w, LLU(not_begun(s, w)));
         SIM_MUST(s, s->plan.late_ns > 0 || s->stop_due == 0 || s->now <= s->stop_due || !first,
                  "worker %u has a task after the time for a stop", w);
+        SIM_MUST(s, s->removed[w] || worker->state != GD__WORKER_SPARE, "worker %u was added, and is not started", w);
         SIM_MUST(s, !s->removed[w] || worker->placed.count == 0, "tasks wait for worker %u, which was removed", w);
         SIM_MUST(s, !s->removed[w] || !gd__takes_tasks(worker->state) || first || worker->n_flight > 0,
                  "worker %u was removed, and goes on", w);

@@ -494,6 +494,8 @@ static void plan_ahead(struct sim *s)
         sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
     if (p->freeze_at)
         sim_at(s, s->now + p->freeze_at, EVENT_FREEZE, 0);
+    for (unsigned w = p->config.n_workers - p->config.n_spare; w < p->config.n_workers; w++)
+        s->removed[w] = true;
     s->controls_left = p->controls;
     if (s->controls_left)
         sim_at(s, s->now + p->control_gap_ns, EVENT_CONTROL, 0);

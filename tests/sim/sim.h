@@ -122,6 +122,7 @@ struct proc {
     uint64_t last_arrival;
     struct gd__death death;
     /* For the checks. */
+    bool on_request;       /* its task was asked to stop because of a request, not of a time limit */
     uint64_t pause_limit;  /* while the run is paused: it may start tasks below this position only */
     uint64_t cancelled_at; /* when the scheduler cancelled its task; 0: never */
     uint64_t ending_at;    /* when it was asked to end that task by force; 0: not yet */

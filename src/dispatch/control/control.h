@@ -23,6 +23,7 @@ enum gd__control_kind {
     GD__CONTROL_SET_TIMEOUT, /* to `value` ms; 0: none */
     GD__CONTROL_ADD,         /* `value` workers of the device gpu_id */
     GD__CONTROL_REMOVE,      /* likewise */
+    GD__CONTROL_STATUS,      /* changes nothing: the socket answers it */
     GD__CONTROL_KINDS
 };
 
@@ -52,5 +53,11 @@ void gd__control_do(struct gd_dispatcher *d, const struct gd__control *c, struct
 /* Carries out the requests of other threads. */
 void gd__control_take(struct gd_dispatcher *d);
 void gd__control_free(struct gd_dispatcher *d);
+
+/* The control socket of a run that is published: the file NAME.control beside its page NAME. If it can't be made, the
+ * run goes on without it. */
+struct gd__control_socket;
+void gd__control_listen(struct gd_dispatcher *d);
+void gd__control_hang_up(struct gd_dispatcher *d); /* may be called twice */
 
 #endif

@@ -203,10 +203,12 @@ static struct gd__control_entry *take_first(struct gd_dispatcher *d)
     return e;
 }
 
+/* Requests that are made meanwhile wait for the next round, so that a callback that makes one each time does not keep
+ * the run here. */
 void gd__control_take(struct gd_dispatcher *d)
 {
     struct gd__control_entry *e;
-    while ((e = take_first(d))) {
+    for (unsigned n = atomic_load(&d->control.n); n > 0 && (e = take_first(d)); n--) {
         struct gd__control_answer answer;
         gd__control_do(d, &e->request, &answer);
         gd__free(e);

@@ -66,20 +66,23 @@ TEST(a_paused_run_starts_nothing)
     struct world w;
     open_world(&w, 2);
     w.on_final = open_gate_after_two;
-    world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_add_many(&w, 2, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_add_many(&w, 48, (struct world_order){ .what = W_ECHO, .gate = 4 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
     CHECK_EQ(gd_dispatcher_pause(w.d), 0);
     await_note(&w, 1, true, "paused: 2 running tasks go on");
     CHECK_EQ(stats_of(&w).paused, 1);
     world_gate_open(w.page, 2);
-    world_gate_wait(w.page, 3); /* both running tasks have ended, and the run would hand out more now */
-    CHECK_EQ(gd_dispatcher_pause(w.d), 0);
-    await_note(&w, 2, true, "paused already: 0 running tasks");
-    CHECK_EQ(gd_dispatcher_pause(w.d), 0);
-    await_note(&w, 3, true, "paused already: 0 running tasks"); /* a round later: still nothing */
+    world_gate_wait(w.page, 3);         /* both running tasks have ended, and the run would hand out more now */
+    for (unsigned n = 2; n <= 3; n++) { /* the second report comes a round later */
+        CHECK_EQ(gd_dispatcher_set_timeout(w.d, 0), 0);
+        await_note(&w, n, true, "removed");
+    }
+    CHECK_EQ(stats_of(&w).running, 0);
     CHECK_EQ(world_count(w.page, WC_ENTERED), 2);
     CHECK_EQ(gd_dispatcher_unpause(w.d), 0);
+    world_gate_open(w.page, 4);
     CHECK_EQ(world_join(&w), 0);
     await_note(&w, 4, true, "resumed");
     CHECK_EQ(world_callbacks(&w, 'S'), 50);
@@ -394,7 +397,7 @@ TEST(a_removed_worker_finishes_its_task_and_gets_no_other)
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 20);
     CHECK_EQ(w.workers[1].completed, 1);
-    CHECK_EQ(w.workers[1].state, GD_WORKER_OFF);
+    CHECK(w.workers[1].state == GD_WORKER_OFF || w.workers[1].state == GD_WORKER_FINISHED); /* if the run ended first */
     CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
     CHECK_EQ(w.n_events, 0);
     world_close(&w);
