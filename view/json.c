@@ -85,6 +85,7 @@ static void put_figures(struct gd__buffer *b, const struct gd_snapshot *s, const
     put_count(b, "setup_failures", a->setup_failures);
     put_count(b, "restarts", a->restarts);
     put_count(b, "crashes", a->crashes);
+    gd__json_put_text(b, "state", view_run_state(s));
     put_real(b, "elapsed", f->elapsed);
     put_real(b, "eta", f->eta);
     put_real(b, "rate", f->rate_now);
@@ -103,7 +104,6 @@ void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct
     gd__json_put_text(out, "job", s->job);
     put_real(out, "started", s->started);
     gd__buffer_format(out, ",\"ended\":%s", s->ended ? "true" : "false");
-    gd__json_put_text(out, "state", view_run_state(s));
     put_figures(out, s, &f);
     gd__buffer_text(out, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {
