@@ -14,6 +14,8 @@
  *   - reverse: answers tasks that came together in reverse order
  *   - reverse-count: the same; the output is the number of the answer
  *   - hold-one: answers task 500 when no more tasks come
+ *   - gather: announces a concurrency of 64. Answers 16 tasks at once, in reverse order, or fewer after a flush line. A
+ *     task "hold" is answered when it is cancelled
  *   - stubborn: does not end when its input ends
  *   - end-with CODE: exits with this code
  *   - hang-to FIFO: a task that hangs first writes the process ids of the program and its host to the FIFO
@@ -383,10 +385,78 @@ static void do_all(void)
     free(bytes);
 }
 
+/* --- several tasks in flight -------------------------------------------------- */
+
+enum { GATHERED = 16 };
+static struct {
+    char *line; /* NULL: this one is free */
+    struct task task;
+} gathered[GATHERED], kept;
+
+static void free_line(char **line, struct task *t)
+{
+    free(t->word);
+    free(*line);
+    *line = NULL;
+}
+
+static void answer_gathered(size_t *n)
+{
+    while (*n > 0) {
+        --*n;
+        give_back(&gathered[*n].task, 0);
+        free_line(&gathered[*n].line, &gathered[*n].task);
+    }
+}
+
+/* Takes the line if it is a task. */
+static void gather_line(char **line, size_t length, size_t *n)
+{
+    unsigned long long id;
+    if (strcmp(*line, "{\"flush\":true}\n") == 0) {
+        answer_gathered(n);
+        return;
+    }
+    if (sscanf(*line, "{\"cancel\":%llu}", &id) == 1) {
+        if (!kept.line || kept.task.id != id)
+            _exit(91);
+        say_line("{\"id\":%llu,\"error\":\"stopped\"}", id);
+        free_line(&kept.line, &kept.task);
+        return;
+    }
+    struct task t = read_task(*line, length);
+    if (t.word && strcmp(t.word, "hold") == 0) {
+        kept.task = t;
+        kept.line = *line;
+    } else {
+        gathered[*n].task = t;
+        gathered[(*n)++].line = *line;
+    }
+    *line = NULL;
+    if (*n == GATHERED)
+        answer_gathered(n);
+}
+
+_Noreturn static void gather(void)
+{
+    char *line = NULL;
+    size_t room = 0, n = 0;
+    say_line("{\"ready\":true,\"concurrency\":64}");
+    for (ssize_t length; (length = getline(&line, &room, stdin)) > 0;) {
+        gather_line(&line, (size_t)length, &n);
+        if (!line)
+            room = 0;
+    }
+    free(line);
+    exit(n > 0 || kept.line ? 92 : 0); /* every task must have been answered */
+}
+
 /* --- start and end --------------------------------------------------------- */
 
 static void get_ready(void)
 {
+    if (strcmp(mode, "gather") == 0)
+        gather();
     if (strcmp(mode, "ready-after") == 0)
         close(open(argument, O_RDONLY | O_CLOEXEC));
     else if (strcmp(mode, "refuse") == 0)
