@@ -34,15 +34,17 @@ enum {
     NAME = 128,
     OUT = 4096,          /* the most samples that one step adds to the ring */
     IN_FLOATS = 1 << 15, /* samples of all channels that are read at a time */
-    RATE_LEAST = 500,    /* audible sound has a higher rate, and lower rates take much memory to resample */
+    RATE_LEAST = 500,    /* files of sound have higher rates; resampling from a lower rate takes much memory */
     RATE_MOST = 6144000,
     CHANNELS_MOST = 1024,
 };
 
-/* A WAV header may count itself as data. MP3 tables may or may not count the first frame. */
+/* How many bytes may be missing from the end of a file. A WAV header may count itself as data. An MP3 table may or may
+ * not count the first frame. */
 enum { WAV_SLACK = 64, MP3_SLACK = 4096 };
 
-/* Larger values are not sound: not a number, infinite, or bytes that are not floats. */
+/* A sample that is larger than this, or not a number, is not sound. Such samples come from bytes that are not floats.
+ */
 static const float LOUDEST = 1e9F;
 
 struct tr_audio {
@@ -59,7 +61,7 @@ struct tr_audio {
     soxr_t resampler; /* NULL: the file already has 16 kHz */
 
     pthread_t thread;
-    bool threaded; /* the reader's thread was started */
+    bool threaded; /* the decoding thread was started */
     pthread_mutex_t lock;
     pthread_cond_t added, taken;
     float *ring;
@@ -236,7 +238,7 @@ static void *decode_ahead(void *arg)
     return NULL;
 }
 
-/* Blocks all signals in the thread: they are meant for the program's own threads. */
+/* Blocks all signals in the thread, because they are meant for the program's own threads. */
 static int start_thread(struct tr_audio *a)
 {
     sigset_t all, before;
@@ -279,7 +281,7 @@ long tr_audio_read(struct tr_audio *a, float *samples, size_t max, char message[
 
 /* --- opening ---------------------------------------------------------------- */
 
-/* Accepts only regular files: a FIFO or a device may never end, or never begin. */
+/* Accepts only regular files, because a FIFO or a device may block or never end. */
 static int check_kind(const struct tr_audio *a, const struct stat *st, char message[TR_MESSAGE_MAX])
 {
     if (S_ISDIR(st->st_mode))
@@ -295,8 +297,8 @@ static int check_kind(const struct tr_audio *a, const struct stat *st, char mess
 static int open_file(struct tr_audio *a, const char *path, char message[TR_MESSAGE_MAX])
 {
     struct stat st;
-    /* Checked before opening, since opening a device may have an effect, and again after it, since the file may have
-     * changed. */
+    /* Checked before opening, because opening a device may have an effect. Checked again after opening, because the
+     * file may have changed. */
     if (stat(path, &st) == 0 && check_kind(a, &st, message) < 0)
         return -1;
     a->file.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -391,8 +393,8 @@ static int make_resampler(struct tr_audio *a, char message[TR_MESSAGE_MAX])
                  : 0;
 }
 
-/* A short file needs less than the whole ring. If the length in the header is wrong, that does no harm: the ring never
- * holds more than its size. */
+/* A short file needs only a short ring. A wrong length in the header does no harm, because the ring never holds more
+ * than its size. */
 static int make_buffers(struct tr_audio *a, unsigned ahead_s, char message[TR_MESSAGE_MAX])
 {
     const double seconds = a->sound.seconds > 0 && a->sound.seconds < ahead_s ? a->sound.seconds : ahead_s;

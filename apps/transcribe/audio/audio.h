@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any audio file as 16 kHz mono samples, piece by piece, in bounded memory.
+ * Reads any audio file as 16 kHz mono samples, piece by piece, in bounded memory.
  *
  *     struct tr_audio *a;
  *     char message[TR_MESSAGE_MAX];
@@ -13,8 +13,8 @@
  * After the first read a separate thread keeps TR_AHEAD seconds decoded ahead, so that the reader never waits for a
  * disk.
  *
- * A fault in a file is found when it is reached, and described in an error message: no file, not audio, no samples, no
- * channels, truncated (shorter than the header promises). Errors that may be temporary have a separate code
+ * A fault in a file is found when reading reaches it, and described in an error message: no file, not audio, no
+ * samples, no channels, truncated (shorter than the header promises). Errors that may be temporary have a separate code
  * (TR_UNREAD): a disk or a network that is unavailable, no memory, too many open files.
  */
 #ifndef GD_TRANSCRIBE_AUDIO_AUDIO_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Decoders: the libraries that audio.c can read a file with, each behind the same few functions. Private to audio.c and
- * the decoders.
+ * Decoders: the libraries with which audio.c reads files. All have the same interface. Private to audio.c and the
+ * decoders.
  */
 #ifndef GD_TRANSCRIBE_AUDIO_DECODER_H
 #define GD_TRANSCRIBE_AUDIO_DECODER_H
@@ -14,8 +14,8 @@
 #include "apps/transcribe/audio/audio.h"
 #include "apps/transcribe/audio/header.h"
 
-/* The file as decoders see it: bytes, and a position that the decoder moves. Decoders do not get its name, so a file
- * cannot make them open other files. Errors are kept in `error`. */
+/* The file as decoders see it: bytes, and a position that the decoder moves. Decoders do not get the name of the file,
+ * so a file cannot make them open other files. Errors are kept in `error`. */
 struct tr_file {
     int fd;
     uint64_t at, size;
@@ -44,7 +44,7 @@ enum { TR_WHY = 160 }; /* size of a reason: "Format not recognised." */
 
 struct tr_decoder {
     const char *name; /* for error messages */
-    /* Whether this decoder is worth a try, judged by the header. NULL: always. */
+    /* Returns whether to try this decoder, judging by the header. NULL: always try it. */
     bool (*wants)(const struct tr_header *h);
     /* Returns the decoder's state, or NULL with a reason. The file still belongs to the caller. */
     void *(*open)(struct tr_file *f, const struct tr_header *h, struct tr_sound *out, char why[TR_WHY]);

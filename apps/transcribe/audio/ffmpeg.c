@@ -3,10 +3,10 @@
  * FFmpeg's libraries, if the build found them: M4A, WMA, AMR, the sound of films, and other formats that libsndfile
  * can't read.
  *
- * libavformat reads through our functions and may open nothing by itself, so a playlist that names other files or
- * addresses is never followed. libswresample only changes the layout of samples in memory, to interleaved floats. If
- * the format changes in the middle of a file, libswresample also converts the samples after the change to the first
- * format. All other resampling is done by libsoxr.
+ * libavformat reads through our functions and cannot open files by itself. So it never opens the files or addresses
+ * that a playlist names. libswresample only changes the layout of samples in memory, to interleaved floats. If the
+ * format changes in the middle of a file, libswresample also converts the samples after the change to the first format.
+ * All other resampling is done by libsoxr.
  */
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -106,8 +106,8 @@ static int open_codec(struct state *s)
     return rc < 0 ? rc : avcodec_open2(s->codec, codec, NULL);
 }
 
-/* The duration from the stream, or else from the container. The container's duration is only sure if this is its only
- * stream. An estimate from the bit rate is never sure. */
+/* The duration from the stream, or else from the container. The container's duration is sure only if the container has
+ * no other stream. An estimate from the bit rate is never sure. */
 static double given_seconds(const struct state *s, bool *sure)
 {
     const AVStream *stream = s->format->streams[s->stream];

@@ -2,8 +2,8 @@
  *
  * Parses the first bytes of audio files.
  *
- * The parsers see a file through get(): bytes at an offset. They come from the buffer that the caller gave or, if there
- * is a descriptor, from the file itself. Only get() checks what may be read, so a parser may use any offset.
+ * The parsers read a file through get(), which returns the bytes at an offset. The bytes come from the caller's buffer
+ * or, if there is a descriptor, from the file itself. get() checks every offset, so a parser may use any offset.
  *
  *   WAV    chunks from byte 12 on: `fmt ` (what a frame is), `ds64` (sizes beyond 4 GiB), `fact`, `data`
  *   FLAC   STREAMINFO, the first block after `fLaC`
@@ -181,7 +181,7 @@ static double wav_seconds(const struct wav *w, const struct tr_header *h, uint64
 
 static void wav_data(struct view *v, uint64_t at, uint64_t size, struct wav *w, struct tr_header *out)
 {
-    const uint64_t there = v->size - at; /* `at` is within the file, since the header of the chunk was read */
+    const uint64_t there = v->size - at; /* `at` is within the file, because the header of the chunk was read */
     if (w->wide && size == 0xffffffff)
         size = w->data_size64;
     out->data_at = at;
@@ -432,7 +432,7 @@ static bool ogg_last(const uint8_t *b, uint64_t size, uint64_t file_size, const 
         if (size - i < 4 || !begins_with(b + i, "OggS"))
             continue;
         if (!page_head(b + i, size - i, &p)) {
-            /* A page that was cut off may begin here. Other bytes only look like a page. */
+            /* A page that was cut off may begin here. If not, the bytes only look like a page. */
             if (size - i < PAGE_HEAD + 255 && (size - i < PAGE_HEAD || b[i + 4] == 0))
                 out->bytes_wanted = file_size + 1;
             continue;

@@ -5,8 +5,8 @@
  * libsndfile reads through our functions. So a failed read is recognised as such, and two problems can be worked
  * around. A WAV file whose data has the length 0 looks empty to libsndfile. Some programs leave such files when they
  * are killed or write into a pipe. We show libsndfile the largest length instead. An MP3 file without a table of its
- * frames gets its length from the bit rate of its first frame, and libsndfile never reads past that length. We show it
- * a longer file.
+ * frames gets its length from the bit rate of its first frame, and libsndfile never reads past that length. We show
+ * libsndfile a longer file.
  */
 #include <errno.h>
 #include <sndfile.h>
@@ -70,7 +70,7 @@ static sf_count_t vio_tell(void *user)
 
 /* --- the decoder ------------------------------------------------------------ */
 
-/* Replaces a length of 0 in front of data. */
+/* Replaces the length of the data if it is 0 although data follows. */
 static void mend_length(struct tr_file *f, const struct tr_header *h)
 {
     uint8_t size[4];
@@ -89,8 +89,8 @@ static bool is_mp3(const struct tr_header *h)
     return h->format && strcmp(h->format, "MP3") == 0;
 }
 
-/* Whether libsndfile would take the file for MP3 although it has no frame. It would then print messages on standard
- * error. */
+/* Whether libsndfile would read the file as MP3 although the file has no MP3 frame. libsndfile would then print
+ * messages on standard error. */
 static bool is_false_mp3(struct tr_file *f, const struct tr_header *h)
 {
     uint8_t b[3] = { 0 };
@@ -136,7 +136,7 @@ static void *sndfile_open(struct tr_file *f, const struct tr_header *h, struct t
     }
     mend_length(f, h);
     s->file = f;
-    /* With a table the length is known, and the file ends with silence that must not be played. */
+    /* If the file has a table, the length is known, and the file ends with silence that must not be played. */
     s->shown_size =
         is_mp3(h) && !h->bytes_wanted && f->size < INT64_MAX / MP3_STRETCH ? f->size * MP3_STRETCH : f->size;
     s->sound = sf_open_virtual(&io, SFM_READ, &info, s);

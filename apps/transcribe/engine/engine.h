@@ -38,8 +38,8 @@ struct tr_engine;
 int tr_engine_open(struct tr_engine **out, const struct tr_settings *s);
 void tr_engine_close(struct tr_engine **e); /* NULL is fine */
 
-/* Begins a new file. stop is called now and then, also on whisper.cpp's threads, and returns true to cancel. Returns
- * TR_HEARD, or TR_NO_MEMORY or TR_LOST with gd__fail_text(). */
+/* Begins a new file. stop() is called now and then, also on whisper.cpp's threads. It returns true to cancel the
+ * transcription. Returns TR_HEARD, or TR_NO_MEMORY or TR_LOST with gd__fail_text(). */
 enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), void *user);
 
 /* Transcribes a piece. Returns TR_HEARD, TR_CANCELLED, or TR_FAILED or TR_NO_MEMORY with gd__fail_text(). */

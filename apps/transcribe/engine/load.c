@@ -3,7 +3,7 @@
  * Loads a model. The settings, the model file, the GPU and the version of whisper.cpp are checked first, because
  * whisper.cpp does not handle mistakes well. If the GPU is missing, it uses the CPU. With too many beams, an unknown
  * language or a wrong temperature it crashes or invents text. It takes its parameters by value, in structs that grow
- * with each version. A library of another version than the header would read past their end.
+ * with each version. If the library is newer than the header, it reads past the end of these structs.
  */
 #include "apps/transcribe/engine/load.h"
 

@@ -2,7 +2,7 @@
  *
  * Voice activity detection: extracts the speech from a piece of audio, and records where in the piece it was.
  *
- * whisper_full() has an option for this, but it only works with a context's own state.
+ * whisper_full() has an option for this, but that option works only with a context's own state.
  */
 #ifndef GD_TRANSCRIBE_ENGINE_SPEECH_H
 #define GD_TRANSCRIBE_ENGINE_SPEECH_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Models: finding them, and checking whether a file is one.
+ * Finds models, and checks whether a file is a model.
  *
  * A size ("base", "large-v3", "base.en-q5_1", "demo") means the file ggml-SIZE.bin in the first of these directories
  * that has it: --model-dir; $GPU_DISPATCH_MODELS; $WHISPER_MODEL_DIR; ./models; the directory where this program's data

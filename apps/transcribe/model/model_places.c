@@ -55,8 +55,7 @@ static void add_place(struct places *p, const char *base, const char *rest)
     p->paths[p->n++] = path;
 }
 
-/* Adds the snapshots in the order of their names. The checksum of a file that is found shows whether it is the right
- * one. */
+/* Adds the snapshots in the order of their names. The checksum of a file shows later whether it is the right model. */
 static void add_snapshots(struct places *p, const char *hub, const char *rest)
 {
     char *directory = NULL;
@@ -291,7 +290,7 @@ int tr_model_find(struct tr_model *out, const char *size, const char *path, cons
     if (path)
         return tr_model_check(out, path);
     const char *name = full_name(size);
-    /* Checked, since the name becomes part of a path and of a command. */
+    /* Checked, because the name becomes part of a path and of a command. */
     if (!*name || strlen(name) >= sizeof out->name ||
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")])
         return no_such_model(size);

@@ -4,7 +4,7 @@
  *
  * The cache is a text file with lines of SUM, SIZE, SECONDS.NANOSECONDS, PATH, separated by tabs. A file is known to be
  * good if the cache has exactly the line that would be written for it now. The cache is replaced by a rename. If two
- * processes replace it at the same time, a line can be lost. Then that model is only read once more.
+ * processes replace the cache at the same time, a line can be lost. Then the model of that line is read once more.
  */
 #include "apps/transcribe/model/model_sums.h"
 

@@ -16,7 +16,7 @@ const char *tr_model_sum(const char *name);
 /* Compares a file's SHA-1 with the expected one. Returns 1 if they are equal; 0 if not, with the file's SHA-1 in found
  * (41 bytes); -1 with gd__fail_text() if the file can't be read. A match is stored in
  * $XDG_CACHE_HOME/gpu_dispatch/models.tsv (or in ~/.cache) with the file's path, size and time, and the file is not
- * read again. If it cannot be stored, that is not an error. */
+ * read again. A failure to store it is not an error. */
 int tr_model_verify(const char *path, const char *sum, char found[41]);
 
 #endif

@@ -8,7 +8,7 @@
  *     json  the whole transcript, segments as objects
  *     tsv   start, end, text; milliseconds
  *
- * Segments without text are only in the json. Numbers are written from integers, since the locale may have a comma as
+ * Segments without text are only in the json. Numbers are written from integers, because the locale may have a comma as
  * the decimal point.
  */
 #include <math.h>

@@ -2,8 +2,8 @@
  *
  * Outputs: finds their places, and writes them completely or not at all.
  *
- * An output is first a part (parts.h) in the directory of the output. The part is made before the text is known. It is
- * renamed when all outputs of a file are written.
+ * An output is first a part (parts.h) in the directory of the output. The part is made before the text is known. The
+ * parts of a file are renamed after all of them are written.
  *
  * The place of a file in the mirrored tree follows from its path, if possible. If the directory and the file were named
  * in different ways (one absolute, one through a symbolic link), their real paths are compared.
@@ -87,7 +87,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The path with the links in its directories resolved. If the file is a link itself, it stays one. NULL with errno. */
+/* The path with the links in its directories resolved. If the file itself is a link, that link is not resolved. NULL
+ * with errno. */
 static char *real_place(const char *path)
 {
     const char *base = base_name(path);
@@ -142,7 +143,7 @@ static char *place_of(const struct tr_places *p, const char *input)
 
 /* --- paths ------------------------------------------------------------------------ */
 
-/* The size of a base name without its extension. A name that is only an extension (".wav") keeps it. */
+/* The size of a base name without its extension. A name that is only an extension (".wav") is not shortened. */
 static size_t stem_size(const char *base)
 {
     const char *dot = strrchr(base, '.');

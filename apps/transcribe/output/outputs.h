@@ -35,8 +35,9 @@ bool tr_outputs_done(const struct tr_places *p, const char *input);
  *
  * tr_outputs_begin() makes a .part beside the place of each output, before the long computation of the text. It makes
  * directories as needed, and reserves disk space according to the file's duration (0: not known). tr_outputs_finish()
- * writes all of them before it renames the first. tr_outputs_drop() leaves no .part behind. They return 0, or -1 with
- * gd__fail_text(). The places and the input are borrowed.
+ * writes all outputs before it renames the first. tr_outputs_drop() removes every .part that is left.
+ * tr_outputs_begin() and tr_outputs_finish() return 0, or -1 with gd__fail_text(). The places and the input are
+ * borrowed.
  */
 struct tr_outputs;
 int tr_outputs_begin(struct tr_outputs **out, const struct tr_places *p, const char *input, double seconds);

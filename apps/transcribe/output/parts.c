@@ -2,7 +2,7 @@
  *
  * Parts: files that are written beside their final place.
  *
- * A part is .gd-PID-N.part in the directory of the output that it becomes. The name is short, since an output's own
+ * A part is .gd-PID-N.part in the directory of the output that it becomes. The name is short, because an output's own
  * name may already have the maximum length. Its writer holds a lock on it (flock). If a part can be locked, it was left
  * by a killed process, perhaps on another machine or in another container. Such parts are removed before the next run.
  * On a file system without locks, parts are not removed.
@@ -94,7 +94,7 @@ static int open_part(struct tr_part *part)
     return 0;
 }
 
-/* Some file systems report a full disk only on close. A duplicate is closed, since closing the last descriptor would
+/* Some file systems report a full disk only on close. A duplicate is closed, because closing the last descriptor would
  * release the lock. Returns 0, or -1 with errno. */
 static int close_copy(int fd)
 {

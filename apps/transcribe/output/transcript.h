@@ -40,9 +40,9 @@ struct tr_transcript {
     bool translated;
 };
 
-/* Adds a segment. The text is copied and made valid UTF-8, the times are clamped and put in order. The segment's words
- * are those added since the last segment. Their times are fitted into the segment's. A duration of 0 means not known,
- * and limits nothing. Returns 0, or -1 if there is no memory. */
+/* Adds a segment. The text is copied and made valid UTF-8, the times are clamped and put in order. The segment gets the
+ * words that were added after the last segment. Their times are limited to those of the segment. A duration of 0 means
+ * not known, and limits nothing. Returns 0, or -1 if there is no memory. */
 int tr_transcript_add(struct tr_transcript *t, const struct tr_segment *s, const char *text, size_t size);
 int tr_transcript_add_word(struct tr_transcript *t, const struct tr_word *w, const char *text, size_t size);
 
