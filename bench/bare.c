@@ -4,7 +4,7 @@
  *
  *   ring        tasks per second through a bare task ring and a bare result ring between two processes: 64-byte slots,
  *               sequence number in the slot, spin then sleep on a futex. Once with up to 2048 tasks in flight, and once
- *               with 1 (a round trip without sleeping)
+ *               with 1 (a round trip while both processes spin)
  *   pingpong    a round trip between two processes: spinning, futex, eventfd, and eventfd with epoll on one side
  *   memcpy      into warm memory, anonymous and memfd, with 1 MB, 100 MB and 1 GB
  *   spawn       posix_spawn of /bin/true and waiting for it, one at a time
@@ -90,7 +90,7 @@ static void *shared_memory(size_t size)
     return p;
 }
 
-/* Pins to the first or the second of the cores that the program had at its start. */
+/* Pins this process to the first or the second of the cores that the program could use at its start. */
 static void pin(int which)
 {
     cpu_set_t one;
@@ -176,7 +176,7 @@ static void put(struct ring *r, uint64_t position, uint64_t id, uint64_t value)
     atomic_store_explicit(&s->sequence, position + 1, memory_order_release);
 }
 
-/* After a burst of put(): the fence pairs with the one in await(). */
+/* Called after a burst of put(). The fence pairs with the fence in await(). */
 static void wake_if_asleep(struct ring *r)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -541,8 +541,8 @@ static void start(char *const *argv)
         die("posix_spawn");
 }
 
-/* Keeps two processes running: whenever one ends, the next is started. /bin/true gets an argument, because the programs
- * that this is compared with give it one too, and it does more work with an argument. */
+/* Keeps two processes running: whenever one ends, the next is started. /bin/true gets an argument, because it does more
+ * work with one, and the programs in the comparison pass one too. */
 static double spawn_pairs_once(const void *what)
 {
     char program[64], argument[] = "1";

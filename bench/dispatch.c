@@ -3,11 +3,12 @@
  * How fast the library is on this machine.
  *
  *   throughput  no-op tasks a second, from the first result to the last, with one worker and with two
+ *   flight      the same with one worker that has up to 64 tasks in flight
  *   latency     a round trip with one task at a time: busy (spinning) and blocking
- *   payload     GB/s of 1 MB, 100 MB and 1 GB payloads in (copied once by the library) and results out (copied once)
+ *   payload     GB/s of 1 MB, 100 MB and 1 GB payloads to the worker and of results from it (each copied once)
  *   recovery    time from the SIGKILL of a worker until its task runs again, and the time to start a worker
- *   lateness    how late a worker is killed after deadline plus grace
- *   first       time from the call to the first result
+ *   lateness    time from the end of the grace period of a task until its worker is killed
+ *   first       time from the call of gd_run() to the first result
  *   memory      resident memory over ten million items
  *   scale       cost per task in the dispatcher, with 1 to 256 workers
  *   stream      small tasks a second through stream programs (JSON lines), with one worker and with two
@@ -82,7 +83,7 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
     return 0;
 }
 
-/* With FLIGHT_ENV set, workers begin tasks and finish them at once. */
+/* If FLIGHT_ENV is set, workers have begin(), which finishes each task at once. */
 #define FLIGHT_ENV "GD_BENCH_FLIGHT"
 
 static int begin(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
@@ -224,7 +225,7 @@ static void throughput(void)
     }
 }
 
-/* Tasks in flight that finish at once: what the bookkeeping costs. */
+/* Measures the cost of the bookkeeping for tasks in flight. The tasks finish at once. */
 static void flight(void)
 {
     double v[MAX_REPEATS] = { 0 };

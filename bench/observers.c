@@ -12,9 +12,9 @@
  *   observers_500_floor  the same process, which wakes up as often but reads nothing
  *
  * All seven are measured in turn, one right after the other. The clock starts when all observers have read once. For
- * the last three, two more figures are printed, which other load on the machine changes less: the processor time of a
- * read with its wake-up (..._us), and of opening an observer with its first read (..._first_us), in microseconds.
- * One JSON object per line: name, unit, the median of the repeats, and the repeats.
+ * the last three, two more figures are printed: the processor time of a read with its wake-up (..._us), and of opening
+ * an observer with its first read (..._first_us), in microseconds. Other load on the machine changes these figures less
+ * than the rates. One JSON object per line: name, unit, the median of the repeats, and the repeats.
  *
  * usage: bench_observers [-r REPEATS] [-q]
  */

@@ -3,9 +3,9 @@
 """Where the time of torch_batch.py goes: microseconds per image for each stage, and ours compared with the loop in pairs.
 
 On a shared machine the speed at which a CPU starts kernels changes by a third from one second to the next. That is more
-than the difference to be measured. So one worker process does both in turn, for a fraction of a second each. First it
-processes 64 batches of 32 images that come as tasks. Then, inside process_batch, it processes as many in the plain
-loop. The first batches of each turn are left out.
+than the difference to be measured. So one worker process measures both in turn, for a fraction of a second each. First
+it processes 64 batches of 32 images that come as tasks. Then, inside process_batch(), it processes 64 batches in the
+plain loop. The first batches of each turn are left out.
 
   between   in the loop: making 32 images; in the worker: from the return of process_batch to its next call
   stack, copy, model, fetch   numpy.stack, copying to the GPU, calling the model, fetching the answers

@@ -148,8 +148,8 @@ build() {
     }
 }
 
-# Completes what whisper.cpp installs:
-# - Its .pc file lacks the CPU library, and without it nothing links. With CUDA, linking also fails on a machine without
+# Completes what whisper.cpp installs: - Its .pc file lacks the CPU library, and linking fails without that library.
+# With CUDA, linking also fails on a machine without
 #   the GPU driver, such as a build container.
 # - Its CMake file needs a directory bin.
 # - Its sources contain a speech detector for their tests. Our tests use it too.

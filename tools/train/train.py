@@ -182,7 +182,7 @@ class Bank:
     def noise(self, waves, plan):
         """Noise from white to brown, 10 to 45 dB below the speech, as long as the audio. A third has no noise."""
         count, length = waves.shape
-        size = 1 << (length - 1).bit_length()  # a power of two, since other lengths can be many times slower
+        size = 1 << (length - 1).bit_length()  # a power of two, because other lengths can be many times slower
         spectrum = torch.fft.rfft(torch.randn(count, size, device=self.device))
         tilt = self.random(count, 1) * torch.randint(0, 2, (count, 1), device=self.device)
         hertz = torch.arange(1, spectrum.shape[1] + 1, device=self.device) / 2000
