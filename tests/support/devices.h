@@ -87,7 +87,7 @@ TEST_UNUSED static int refused(const char *spec)
     return rc;
 }
 
-/* What a worker of the i-th device of a list is started with. */
+/* Fills *out with the settings with which a worker of the i-th device of a list is started. */
 TEST_UNUSED static int worker_of(struct gd__worker_device *out, const struct gd_devices *list, size_t i)
 {
     const struct gd__chosen chosen = { .id = list->found.items[i].d.id, .at = (int)i };

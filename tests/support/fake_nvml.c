@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library that looks like NVML, for tests. It is written from NVML's documentation, on purpose without our own
- * declarations. Environment variables control it:
+ * A library that looks like NVML, for tests. It is written from NVML's documentation. On purpose, it does not use our
+ * own declarations. Environment variables control it:
  *
  *   FAKE_NVML_GPUS=2         number of GPUs; they are listed in reverse order of their bus ids, as real GPUs may be
  *   FAKE_NVML_CLOSED=1       no permission to open GPU 1

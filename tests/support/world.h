@@ -58,7 +58,7 @@ enum world_what {
     W_STDOUT,           /* writes n numbered lines to its stdout, then answers */
     W_STDERR_SEGV,      /* writes n lines to its stderr, then crashes */
     W_GRANDCHILD,       /* leaves a child process behind; page->grandchild is its id */
-    W_LOAD_ERROR,       /* load fails; otherwise load leaves a mark, and the answer says if process saw it */
+    W_LOAD_ERROR,       /* load() fails; in other tasks it leaves a mark, and the answer says if process() saw it */
     W_LOAD_SEGV,
     W_LOAD_LOOP,
     W_STRAY,       /* leaves a child in another session (page->grandchild is its id), then kills itself */
@@ -83,7 +83,7 @@ struct world_answer {
     uint64_t tag, task_id, seed;
     int32_t worker_id, gpu_id;
     uint32_t attempt, restarts;
-    uint32_t batch; /* number of tasks in its batch; 0: process was called, not process_batch */
+    uint32_t batch; /* number of tasks in its batch; 0: process() was called, not process_batch() */
     uint32_t pid;
     uint64_t args_sum; /* of setup_args */
     uint64_t input_size;
@@ -96,28 +96,28 @@ struct world_answer {
     char gpu_ids[32]; /* all its devices: "0,1" */
 };
 
-/* How setup and cleanup behave. The workers receive this struct as setup_args. */
+/* How setup() and cleanup() behave. The workers receive this struct as setup_args. */
 struct world_setup {
     uint32_t what;     /* W_ECHO (fine), W_ERROR, W_SEGV, W_EXIT, W_LOOP, W_KILL, W_STDERR_SEGV */
-    uint32_t gate;     /* setup waits for this gate */
+    uint32_t gate;     /* setup() waits for this gate */
     uint64_t workers;  /* bits: the ids of the workers that behave like this; 0: all */
     uint32_t restarts; /* only processes with fewer restarts than this; 0: all */
     uint32_t after;    /* only processes with at least this many restarts */
     uint32_t code;     /* the exit code of W_EXIT */
-    uint32_t cleanup;  /* what cleanup does; the same values as `what` */
+    uint32_t cleanup;  /* what cleanup() does; the same values as `what` */
     uint32_t cleanup_gate;
     char padding[4]; /* more bytes for args_sum */
 };
 
 enum world_counter {
-    WC_SETUPS,  /* calls of setup */
-    WC_ENTERED, /* tasks that process has begun */
-    WC_BATCHES, /* calls of process_batch */
-    WC_LOADS,   /* calls of load */
-    WC_LOADING, /* calls of load in progress */
+    WC_SETUPS,  /* calls of setup() */
+    WC_ENTERED, /* tasks that process() has begun */
+    WC_BATCHES, /* calls of process_batch() */
+    WC_LOADS,   /* calls of load() */
+    WC_LOADING, /* calls of load() in progress */
     WC_LOADED,  /* tasks loaded and not yet unloaded */
     WC_UNLOADS,
-    WC_CLEANUPS, /* calls of cleanup */
+    WC_CLEANUPS, /* calls of cleanup() */
     WC_INTERRUPTS,
     WC_CANCELLED, /* tasks that saw gd_task_cancelled() */
     WC_SOURCE,    /* calls of the source */
@@ -142,11 +142,11 @@ struct world_page {
     _Atomic uint32_t grandchild;
     _Atomic uint32_t largest_batch;
     _Atomic uint32_t most_loaded;
-    _Atomic uint32_t runs[WORLD_TASKS]; /* how often process was called for each task */
+    _Atomic uint32_t runs[WORLD_TASKS]; /* how often process() was called for each task */
     _Atomic uint32_t n_log;
     struct {
         uint32_t task, worker;
-    } log[WORLD_LOG]; /* in the order of the calls of process */
+    } log[WORLD_LOG]; /* in the order of the calls of process() */
 };
 
 struct world_final {
@@ -219,9 +219,10 @@ int world_finish(struct world *w);
 void world_launch(struct world *w);
 int world_join(struct world *w);
 
-/* Chooses the functions of the workers. They always have setup, process and cleanup, unless the letters contain 's' (no
- * setup and no cleanup) or 'p' (no process). Additional functions: 'b' process_batch, 'l' load and unload, 'i'
- * interrupt, 'f' begin, which runs each task on a thread of its own; setup allows gd_options.concurrency tasks. */
+/* Chooses the functions of the workers. They have setup(), process() and cleanup(). Letters remove functions: 's'
+ * setup() and cleanup(), 'p' process(). Letters also add functions: 'b' process_batch(), 'l' load() and unload(), 'i'
+ * interrupt(), 'f' begin(). begin() runs each task on its own thread, and setup() allows gd_options.concurrency tasks.
+ */
 void world_ops(const char *letters);
 void world_on_task_start(void *user, uint64_t task_id, int worker_id, unsigned attempt, uint64_t start_ns);
 
@@ -233,7 +234,7 @@ void world_count_add(struct world_page *p, enum world_counter c, int n);
 void world_await(struct world_page *p, enum world_counter c, uint32_t at_least);
 /* Waits until the run has taken this many tasks. The run takes a task a little later than the source gives it. */
 void world_await_taken(struct world *w, uint64_t at_least);
-/* Returns the process id of a worker. Waits until its setup has begun. */
+/* Returns the process id of a worker. Waits until its setup() has begun. */
 pid_t world_pid(struct world_page *p, int worker_id);
 /* Waits until a process sleeps ('S') or is stopped ('T'). A signal may take a moment to arrive. */
 void world_await_state(pid_t pid, char state);

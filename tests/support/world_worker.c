@@ -57,7 +57,7 @@ static void crash(void)
     _exit(98);
 }
 
-/* In either mode of a worker. */
+/* For workers with process() and for workers with begin(). */
 static bool is_cancelled(const struct gd_worker *w, const struct gd_result *r)
 {
     return gd_task_cancelled(w) || gd_result_cancel_requested(r);

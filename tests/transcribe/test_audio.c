@@ -186,7 +186,7 @@ TEST(very_short_files)
     }
 }
 
-TEST(headers_say_what_libsndfile_says)
+TEST(headers_agree_with_libsndfile)
 {
     static const int formats[] = {
         SF_FORMAT_WAV | SF_FORMAT_PCM_U8,
@@ -246,7 +246,7 @@ TEST(formats_that_only_ffmpeg_reads)
 }
 
 /* FLAC frames with 8 channels are longer than one read. */
-TEST(frames_that_are_given_out_in_parts)
+TEST(frames_longer_than_one_read)
 {
     directory_enter();
     encode("-ac 8 -c:a flac a.mka");
@@ -255,7 +255,7 @@ TEST(frames_that_are_given_out_in_parts)
     CHECK(labs(read_all("a.mka") - 64000) <= 1);
 }
 
-/* Raw AAC has no length: an estimate from the bit rate does not count as one. */
+/* Raw AAC does not store its length. An estimate from the bit rate does not count as the length. */
 TEST(a_guess_is_not_a_length)
 {
     directory_enter();
@@ -292,7 +292,7 @@ TEST(a_truncated_m4a)
     refused("a.m4a", "truncated: its header says 4.0 s, the file holds");
 }
 
-/* A list of other files is not followed. */
+/* The files that a playlist names are not opened. */
 TEST(a_playlist_is_not_audio)
 {
     directory_enter();

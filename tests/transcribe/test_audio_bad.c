@@ -108,7 +108,7 @@ TEST(a_truncated_wav)
 }
 
 /* A length that includes the header is accepted. */
-TEST(a_wav_that_lacks_next_to_nothing)
+TEST(a_wav_that_lacks_a_few_bytes)
 {
     directory_enter();
     struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, 32044, 32000 });
@@ -117,7 +117,7 @@ TEST(a_wav_that_lacks_next_to_nothing)
     drop(&m);
 }
 
-/* Wherever a read begins and ends, exactly four of its bytes are changed. */
+/* For every start and length of a read, only bytes 10 to 13 of the file are replaced. */
 TEST(mended_bytes)
 {
     directory_enter();
@@ -178,7 +178,7 @@ TEST(a_truncated_ogg)
     refused("a.ogg", "truncated");
 }
 
-/* Noise in the middle of a FLAC file is an error, or the samples have the right length. */
+/* The middle of a FLAC file is overwritten with noise. Reading it fails or returns the right number of samples. */
 TEST(a_damaged_flac_is_an_error_or_complete)
 {
     directory_enter();
@@ -297,7 +297,7 @@ TEST(paths_are_shortened_in_the_middle)
 
 /* --- silence ---------------------------------------------------------------------- */
 
-/* Nothing is written to standard error, whatever is read: some libraries print warnings. */
+/* Some libraries print warnings about bad files. None of them must reach standard error. */
 TEST(nothing_is_written_to_standard_error)
 {
     directory_enter();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The resources that reading an audio file needs: memory, descriptors, one thread. It can be closed at any time.
+ * The resources that reading an audio file needs: memory, descriptors, one thread. The file can be closed at any time.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@ static long rss_bytes(void)
     return u.ru_maxrss * 1024;
 }
 
-/* A file of three hours that is one hole, read 60 s ahead. */
+/* A sparse file of three hours, which is read 60 s ahead. */
 TEST(hours_in_bounded_memory)
 {
     enum { AHEAD = 60, SECONDS = 3 * 3600, RATE = 16000 };
@@ -159,7 +159,7 @@ TEST(the_thread_starts_with_the_first_read_and_takes_no_signals)
     tr_audio_close(&a);
 }
 
-TEST(a_file_that_is_decoded_at_once_needs_no_thread)
+TEST(a_file_that_opening_decodes_to_its_end_needs_no_thread)
 {
     directory_enter();
     make_wav_file("a.wav", 44100, 2, 44100 * 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Permanent and temporary errors of a file: a disk that is missing for a while is not damage. This program replaces the
- * system calls that audio.c makes, so that a case can make them fail.
+ * Permanent and temporary errors of a file. A disk that is unavailable for a while is a temporary error. This program
+ * replaces the system calls that audio.c makes, so that a case can make them fail.
  */
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -88,7 +88,7 @@ TEST(reading_may_fail_for_a_while)
     CHECK_EQ(read_all("a.wav"), 16000);
 }
 
-TEST(other_formats_alike)
+TEST(reading_other_formats_may_fail_for_a_while)
 {
     static const int formats[] = { SF_FORMAT_WAV | SF_FORMAT_PCM_16, SF_FORMAT_AIFF | SF_FORMAT_PCM_16,
                                    SF_FORMAT_FLAC | SF_FORMAT_PCM_16, SF_FORMAT_OGG | SF_FORMAT_VORBIS, MP3 };

@@ -64,7 +64,7 @@ TEST(an_empty_wav_plays_for_no_time)
     drop(&m);
 }
 
-TEST(chunks_in_front_and_odd_ones)
+TEST(chunks_before_the_data_and_of_odd_sizes)
 {
     struct made m = { 0 };
     begin_riff(&m, "RIFF");
@@ -130,7 +130,7 @@ TEST(a_format_chunk_further_on)
     drop(&m);
 }
 
-TEST(compressed_sound_by_its_fact_or_by_its_bytes)
+TEST(length_of_compressed_sound_from_the_fact_chunk_or_the_bytes)
 {
     for (int fact = 0; fact < 2; fact++) {
         struct made m = { 0 };
@@ -191,7 +191,7 @@ TEST(a_flac_without_a_length)
     drop(&m);
 }
 
-TEST(a_flac_behind_tags)
+TEST(a_flac_after_tags)
 {
     struct made m = { 0 };
     put_id3(&m, 300);
@@ -310,7 +310,7 @@ TEST(frames_of_one_size)
     drop(&m);
 }
 
-TEST(frames_behind_tags_and_zeros)
+TEST(frames_after_tags_and_zeros)
 {
     struct made m = { 0 };
     put_id3(&m, 1000);

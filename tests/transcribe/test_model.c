@@ -25,7 +25,7 @@ static int check(void)
 static void refused(const char *message)
 {
     if (check() == 0)
-        FAIL("was taken, without \"%s\"", message);
+        FAIL("was accepted, without the error \"%s\"", message);
     CHECK_CONTAINS(gd__fail_text(), "ggml-made.bin: ");
     CHECK_CONTAINS(gd__fail_text(), message);
     CHECK(model.path == NULL);
@@ -39,7 +39,7 @@ static void refused_size(int which, int32_t value, const char *message)
     refused(message);
 }
 
-TEST(a_model_is_taken)
+TEST(a_model_is_accepted)
 {
     directory_enter();
     begin();
@@ -86,7 +86,7 @@ TEST(a_model_that_is_cut_off_anywhere)
     for (size_t n = 0; n < b.size; n++) {
         write_bytes("cut.bin", b.data, n);
         if (tr_model_check(&model, "cut.bin") == 0)
-            FAIL("%zu of %zu bytes were taken", n, b.size);
+            FAIL("%zu of %zu bytes were accepted", n, b.size);
         CHECK_CONTAINS(gd__fail_text(), n == 0 ? "is empty" : n < 4 ? "is not a model" : "is truncated");
         CHECK_CONTAINS(gd__fail_text(), n < 4 && n > 0 ? "ggml-*.bin" : "download it again");
     }
@@ -181,7 +181,7 @@ TEST(impossible_tensors)
     made.side = -5;
     made.tensors = 1;
     if (check_with(8) == 0)
-        FAIL("a negative size was taken");
+        FAIL("a negative size was accepted");
     CHECK_CONTAINS(gd__fail_text(), "a tensor has the size -5");
     static const int32_t unknown[] = { 4, 5, 9, 15, 16, 30, 1000, -1 };
     for (int i = 0; i < 8; i++) {
@@ -208,7 +208,7 @@ TEST(tensors_that_are_too_large)
         memcpy(b.data + at, &size, 4);
         write_bytes("large.bin", b.data, b.size);
         if (tr_model_check(&model, "large.bin") == 0)
-            FAIL("size %d was taken", sizes[i]);
+            FAIL("size %d was accepted", sizes[i]);
     }
     CHECK_CONTAINS(gd__fail_text(), "is truncated");
     gd__buffer_free(&b);

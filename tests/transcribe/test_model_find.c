@@ -105,7 +105,7 @@ TEST(the_first_place_wins)
     }
 }
 
-TEST(snapshots_without_the_file_are_passed_over)
+TEST(snapshots_without_the_file_are_skipped)
 {
     enter();
     make_file("home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots/0000/ggml-base.bin", 3);
@@ -154,7 +154,7 @@ TEST(a_missing_model)
     CHECK(model.path == NULL);
 }
 
-/* However many places there are, and however long they are, the command is not cut off. */
+/* The command is not cut off, even if there are many places with long names. */
 TEST(a_model_missing_in_many_places)
 {
     char longest[3000], path[3300];
@@ -439,7 +439,7 @@ TEST(failing_to_remember_is_not_an_error)
     CHECK_EQ(find_demo(), 0);
 }
 
-TEST(names_and_sums_of_those_published)
+TEST(names_and_sums_of_published_models)
 {
     size_t n;
     const char *const *names = tr_model_names(&n);

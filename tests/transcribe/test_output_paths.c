@@ -12,7 +12,7 @@ static void no_path(const char *input, const char *message)
 {
     struct gd__buffer path = { 0 };
     if (tr_output_path(&path, &places, input, TR_TXT) == 0)
-        FAIL("%s was taken", input);
+        FAIL("%s was accepted", input);
     CHECK_CONTAINS(gd__fail_text(), message);
     gd__buffer_free(&path);
 }

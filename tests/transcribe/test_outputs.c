@@ -41,7 +41,7 @@ TEST(an_output_is_replaced)
     CHECK_EQ(entries_of("out"), 1);
 }
 
-TEST(nothing_heard_is_an_output_too)
+TEST(a_transcript_without_text_has_an_output_too)
 {
     directory_enter();
     make_file("in/a.wav", 1);
@@ -158,7 +158,7 @@ TEST(a_file_where_a_directory_is_needed)
     CHECK_CONTAINS(gd__fail_text(), "Not a directory");
 }
 
-TEST(a_directory_where_an_output_is_to_go)
+TEST(a_directory_at_the_path_of_an_output)
 {
     directory_enter();
     places.formats = 1u << TR_TXT | 1u << TR_SRT;

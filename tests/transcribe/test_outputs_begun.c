@@ -75,7 +75,7 @@ TEST(an_old_output_stays_meanwhile)
 }
 
 /* The reserved size depends on the duration of the file. Unused space is released. */
-TEST(room_is_set_aside)
+TEST(space_is_reserved)
 {
     struct stat st;
     directory_enter();
@@ -96,7 +96,7 @@ TEST(room_is_set_aside)
     free(list);
 }
 
-TEST(a_full_disk_is_known_before_the_text)
+TEST(a_full_disk_is_detected_before_the_text)
 {
     directory_enter();
     small_disk("out", 64);
@@ -119,7 +119,7 @@ TEST(a_full_disk_is_known_before_the_text)
     CHECK_EQ(umount2("out", MNT_DETACH), 0);
 }
 
-/* The text is longer than what can be spoken in that time. */
+/* The text is longer than the text that can be spoken in the duration of the file. */
 TEST(a_disk_that_is_full_in_the_end)
 {
     directory_enter();
@@ -137,7 +137,7 @@ TEST(a_disk_that_is_full_in_the_end)
     CHECK_EQ(umount2("out", MNT_DETACH), 0);
 }
 
-TEST(a_read_only_directory_is_known_before_the_text)
+TEST(a_read_only_directory_is_detected_before_the_text)
 {
     directory_enter();
     make_directories("out");

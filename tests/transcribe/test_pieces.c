@@ -28,13 +28,13 @@ TEST(segments_that_end_at_the_limit_are_kept)
     check_cut(CUT(100, { 40, 70 }, { 70, 70.1 }), 1, 70);
 }
 
-TEST(silence_is_not_heard_again)
+TEST(silence_is_not_transcribed_again)
 {
     check_cut(CUT(600, { 10, 20 }), 1, 540);
     check_cut(tr_pieces_cut(NULL, 0, 600), 0, 540);
 }
 
-TEST(dropped_segments_are_heard_from_their_beginning)
+TEST(dropped_segments_are_transcribed_again_from_their_beginning)
 {
     check_cut(CUT(600, { 10, 20 }, { 500, 575 }), 1, 500);
     check_cut(CUT(600, { 10, 20 }, { 560, 575 }), 1, 540);
@@ -167,7 +167,7 @@ TEST(a_file_as_long_as_a_piece)
     check_file((size_t)90 * TR_RATE, 90, 1);
 }
 
-TEST(a_file_of_a_sample_more)
+TEST(a_file_one_sample_longer_than_a_piece)
 {
     check_file((size_t)90 * TR_RATE + 1, 90, 2);
 }

@@ -21,7 +21,7 @@ static int read_text(const char *text)
 static void refused(const char *text, const char *words)
 {
     if (read_text(text) == 0)
-        FAIL("\"%s\" was taken", text);
+        FAIL("\"%s\" was accepted", text);
     CHECK_CONTAINS(gd__fail_text(), words);
     CHECK(kept == NULL);
 }
@@ -234,7 +234,7 @@ TEST(escapes)
     refused("model=m\\", "write \\\\ for a backslash");
 }
 
-TEST(lines_of_other_systems_and_empty_ones)
+TEST(lines_that_end_with_crlf_and_empty_lines)
 {
     CHECK_EQ(read_text("\r\n\nmodel=m\r\n\r\nlanguage=en\r\n\n"), 0);
     CHECK_STR(settings.model, "m");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * SHA-1: known sums, and that the sizes of the pieces do not matter.
+ * SHA-1: known sums, and sums of data that comes in pieces of any size.
  */
 #include "apps/transcribe/model/sha1.h"
 #include "support/directory.h"

@@ -345,7 +345,7 @@ TEST(words_are_in_json_only)
         CHECK_STR(as(plain[i]), before[i]);
 }
 
-TEST(nothing_heard)
+TEST(a_transcript_without_text)
 {
     CHECK_STR(as(TR_TXT), "");
     CHECK_STR(as(TR_SRT), "");
@@ -436,7 +436,7 @@ TEST(long_texts_are_whole)
     CHECK(gd__json_valid(as(TR_JSON), strlen(as(TR_JSON))));
 }
 
-TEST(json_is_valid_whatever_was_heard)
+TEST(json_is_valid_for_any_text)
 {
     unsigned seed = 3;
     for (int i = 0; i < 300; i++) {
@@ -503,7 +503,7 @@ TEST(invalid_lists_of_formats)
     static const char *const bad[] = { "", ",", "txt,", ",txt", "txt srt", "doc", "tx", "txtt", "alle" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (parsed(bad[i]) != 4242)
-            FAIL("\"%s\" was taken", bad[i]);
+            FAIL("\"%s\" was accepted", bad[i]);
         CHECK_CONTAINS(gd__fail_text(), "the formats are txt, srt, vtt, json, tsv");
     }
     CHECK_EQ(parsed("jsn"), 4242);
