@@ -498,6 +498,8 @@ TEST(requests_that_make_no_sense_are_refused_at_once)
     CHECK_CONTAINS(gd_error_text(), "at least 1");
     CHECK_EQ(gd_dispatcher_pause(NULL), GD_E_INVALID);
     CHECK_EQ(world_finish(&w), 0);
+    CHECK_EQ(gd_dispatcher_pause(w.d), 0); /* too late: it has no effect */
+    gd_dispatcher_close(&w.d);
     CHECK_EQ(notes.n, 0);
     world_close(&w);
 }
