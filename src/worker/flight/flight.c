@@ -97,6 +97,13 @@ static void put_partial(struct gd_worker *w, struct gd__flight_entry *e)
     gd__flight_part_done(w, e);
 }
 
+void gd__flight_put_answer(struct gd_worker *w, struct gd__flight_entry *e)
+{
+    e->finished_ns = gd__ticks_now(&w->clock);
+    put_result(w, e);
+    leave_if_lost(w, gd__flight_of(w));
+}
+
 static struct gd__post *reversed(struct gd__post *list)
 {
     struct gd__post *out = NULL;
@@ -176,7 +183,8 @@ static void report_start(struct gd_worker *w, const struct gd__flight *f, struct
     GD__KILL_POINT("started");
     if (!f->serial || w->port.config.report_start)
         gd__record_put_at(w, GD__R_STARTED, &e->e, NULL, e->place);
-    gd__host_flush(w);
+    if (!f->pipe) /* otherwise this is done before the line is sent */
+        gd__host_flush(w);
 }
 
 /* The task has failed in begin(), or was cancelled before it. */

@@ -72,7 +72,7 @@ enum { GD__FLIGHT_WATCHED = 3 };
 struct gd__flight_pipe {
     bool (*has_room)(struct gd_worker *w); /* another task may be put */
     /* Puts a task into the buffer that is sent. If that is impossible, sets e->result to the reason and returns false.
-     * Later the task is finished with gd_result_finish(). */
+     * Later the task is finished with gd__lines_answered(). */
     bool (*put)(struct gd_worker *w, struct gd__flight_entry *e);
     void (*cancel)(struct gd_worker *w, const struct gd__flight_entry *e);
     void (*flush)(struct gd_worker *w); /* tells the program that no more tasks follow for now */
@@ -126,6 +126,8 @@ int gd__flight_open(struct gd_worker *w, unsigned concurrency); /* after setup *
 void gd__flight_loop(struct gd_worker *w);                      /* returns after a stop was requested */
 /* Commits everything that was posted. Returns false if nothing was. Main thread only. */
 bool gd__flight_commit(struct gd_worker *w);
+/* Commits the result of a task that is not in user code. Only with a pipe, where no other thread finishes tasks. */
+void gd__flight_put_answer(struct gd_worker *w, struct gd__flight_entry *e);
 /* Waits until something was posted or there may be room for result bytes. Main thread only. */
 void gd__flight_await_room(struct gd_worker *w);
 

@@ -67,7 +67,7 @@ struct gd__flight_entry *gd__lines_find(const struct gd_worker *w, uint64_t id)
 void gd__lines_answered(struct gd_worker *w, struct gd__flight_entry *e)
 {
     forget(gd__flight_of(w), e);
-    gd_result_finish(&e->e.result);
+    gd__flight_put_answer(w, e);
 }
 
 /* ---- sending ---- */
@@ -114,6 +114,7 @@ int gd__lines_watch(struct gd_worker *w, struct gd__flight *f, struct pollfd fds
 {
     int flush_ms = -1;
     f->n_put = 0;
+    gd__host_flush(w);
     if (wants_flush(f) && f->pipe->has_room(w) && (flush_ms = flush_wait_ms(w, f)) == 0) {
         flush(w, f);
         flush_ms = -1;
@@ -137,6 +138,7 @@ void gd__lines_look(struct gd_worker *w, struct gd__flight *f)
     if (f->n_put < LOOK_EVERY)
         return;
     f->n_put = 0;
+    gd__host_flush(w); /* the dispatcher knows what has begun before it is sent */
     f->pipe->watch(w, fds);
     if (poll(fds, GD__FLIGHT_WATCHED, 0) > 0)
         f->pipe->take(w, fds);
