@@ -24,7 +24,8 @@ static uint64_t batch_unit(const struct gd__sched *s, const struct gd__sched_wor
 /* Whether tasks may be handed out ahead of time. */
 static bool may_be_ahead(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t b)
 {
-    if (s->has_priorities)
+    /* A worker that may have fewer in flight than it can would begin at once whatever it is handed. */
+    if (s->has_priorities || w->places < w->concurrency)
         return false;
     return s->config.n_workers == 1 || (w->mean_ns > 0 && w->mean_ns * b < SHORT_NS);
 }

@@ -102,6 +102,7 @@ TEST(the_times_in_a_report_are_measured_by_the_worker)
     w.o.place = first_alone;
     w.on_final = let_the_other_end;
     w.mine = &span;
+    w.o.window = 2;
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 3 });
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_add(&w, (struct world_order){ .what = W_ECHO });
