@@ -81,7 +81,7 @@ struct gd__task {
         };
         uint64_t position; /* while BEGUN: its position in its worker's ring */
     };
-    uint32_t attempt;        /* how often it was started */
+    uint32_t attempt; /* how often it was started */
     uint32_t crashes;
     uint32_t errors;
     int32_t worker;  /* the last worker that it was handed to; -1: none */

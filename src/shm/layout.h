@@ -163,10 +163,10 @@ struct gd__worker_config { /* set once, before the worker starts */
     uint32_t load_ahead;
     uint32_t n_gpus;
     int32_t gpu_ids[GD__GPUS_MOST]; /* all devices of the worker; the first is gpu_id */
-    uint32_t concurrency;   /* the most tasks in flight; 0: the worker decides */
-    uint32_t cancel_places; /* entries of cancel_at */
-    uint64_t cancel_offset; /* of cancel_at in the task region; a multiple of the page size */
-    uint64_t batch_wait_ns; /* how long a program that gathers tasks may wait for more: see worker/stream.c */
+    uint32_t concurrency;           /* the most tasks in flight; 0: the worker decides */
+    uint32_t cancel_places;         /* entries of cancel_at */
+    uint64_t cancel_offset;         /* of cancel_at in the task region; a multiple of the page size */
+    uint64_t batch_wait_ns;         /* how long a program that gathers tasks may wait for more: see worker/stream.c */
 };
 
 struct gd__task_header {

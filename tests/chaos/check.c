@@ -136,8 +136,8 @@ void check_run(struct checker *c, const struct outcome *o)
     c->runs++;
     /* After three signals at once the run drops output that could not be written. Its tasks are run again, although a
      * part of their output was printed. */
-    c->ended_well[c->runs] = !o->killed && (o->status <= MOST_FAILED || o->status == 130 || o->status == 143 ||
-                              o->status == 129) &&
+    c->ended_well[c->runs] = !o->killed &&
+                             (o->status <= MOST_FAILED || o->status == 130 || o->status == 143 || o->status == 129) &&
                              !storm_printed(c->runs, "could not be written, because nothing reads it");
     c->lethal += o->harm.lethal;
     if (o->harm.unknown > c->worst_unknown)
