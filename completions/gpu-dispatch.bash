@@ -82,7 +82,7 @@ _gpu_dispatch_run() {
             --setup-jobs --setup-timeout
             --batch-size --io-threads --any-cpu --ignore-gpu-locks --seed -a --arg-file -0 --null --jsonl --input-dir
             --pattern --recursive --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace
-            --stop-grace --retries --crash-limit --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results
+            --stop-grace --retries --crash-limit --max-tasks-per-worker --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results
             --output --bar --eta --progress --quiet -v --verbose --journal --resume --retry-failed --force-resume --key
             --sync --failed --http --http-token-file -h --help'
     fi

@@ -41,6 +41,7 @@ static void set_tasks(struct gd_options *o, const struct cli_run *r)
     o->retries = r->retries.tries ? r->retries.tries - 1 : UINT_MAX - 1;
     o->retry_timeouts = true; /* as in GNU parallel */
     o->crash_limit = r->crash_limit;
+    o->max_tasks_per_worker = r->max_tasks_per_worker;
     o->start_gap_ms = r->delay_ms;
     /* With --halt a worker gets no task ahead, because the halt may come before that task starts. */
     o->window = r->halt.when == CLI_HALT_NEVER ? 0 : 1;

@@ -221,6 +221,9 @@ static const struct cli_opt table[] = {
       cli_set_retries, AT(retries), .max = 1000000 },
     { "crash-limit", 0, "N", "fail a task that has killed its worker N times (default 3)", cli_set_number,
       AT(crash_limit), .min = 1, .max = 1000000 },
+    { "max-tasks-per-worker", 0, "N",
+      "give a worker a new process after N tasks, for code that leaks (default 0: never)", cli_set_number,
+      AT(max_tasks_per_worker), .max = 1 << 30 },
     { "delay", 0, "TIME", "wait at least TIME between the starts of two tasks", cli_set_duration, AT(delay_ms) },
     { "halt", 0, "WHEN",
       "when to stop early, such as soon,fail=1 or now,success=3 or soon,done=50%; soon lets running tasks finish, now "

@@ -71,7 +71,7 @@ struct cli_run {
 
     /* tasks */
     bool quote, dry_run;
-    unsigned timeout_ms, term_grace_ms, stop_grace_ms, delay_ms, crash_limit;
+    unsigned max_tasks_per_worker, timeout_ms, term_grace_ms, stop_grace_ms, delay_ms, crash_limit;
     struct cli_retries retries;
     struct cli_halt halt;
 

@@ -323,6 +323,11 @@ struct gd_options {
     /* Called when a worker has sent a part of a task's result with gd_result_partial(). data is borrowed. The task is
      * still running. If it fails, it may be tried again, so attempt is the number of the try that sent this part. */
     void (*on_partial)(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size);
+
+    /* After a process has finished this many tasks, the worker gets a new process, for code that leaks. The process
+     * first finishes the tasks that it has begun, so short tasks may be a few more, and cleans up. 0 (the default):
+     * never. */
+    unsigned max_tasks_per_worker;
 };
 
 #define GD_OPTIONS_INIT                                                                                     \

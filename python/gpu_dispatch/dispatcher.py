@@ -90,6 +90,7 @@ class Dispatcher:
         retry_delay: float = 0.1,
         retry_timeouts: bool = False,
         crash_limit: int = 3,
+        max_tasks_per_worker: int = 0,
         ordered: bool = False,
         batch_size: int = 1,
         batch_wait: float = 0.0,
@@ -128,6 +129,7 @@ class Dispatcher:
         :param retries: how often to retry a task that raised an exception. The first retry waits retry_delay seconds,
             and each further one twice as long as the one before. With retry_timeouts, tasks that exceeded their time limit are
             retried too.
+        :param max_tasks_per_worker: gives a worker a new process after this many tasks, for code that leaks. 0: never.
         :param crash_limit: how often a task is started, at most, if it kills its worker each time.
         :param ordered: whether callbacks are called in the order of the generator.
         :param batch_size: maximum number of items for one call of process_batch(). batch_wait is how many seconds items
@@ -171,6 +173,7 @@ class Dispatcher:
             "retry_delay_ms": _in_ms("retry_delay", retry_delay),
             "retry_timeouts": bool(retry_timeouts),
             "crash_limit": _at_least("crash_limit", crash_limit, 1),
+            "max_tasks_per_worker": _at_least("max_tasks_per_worker", max_tasks_per_worker, 0),
             "ordered": bool(ordered),
             "batch_size": _at_least("batch_size", batch_size, 1),
             "batch_wait_us": _in_ms("batch_wait", batch_wait, 1_000_000),

@@ -141,9 +141,21 @@ static void end_short(struct gd__sched *s, uint64_t now, unsigned i, uint32_t sl
     }
 }
 
+void gd__worker_check_worn(struct gd__sched *s, uint64_t now, unsigned i)
+{
+    struct gd__sched_worker *w = &s->workers[i];
+    if (s->config.max_tasks == 0 || w->served < s->config.max_tasks || w->renew || s->stopping)
+        return;
+    w->renew = true;
+    if (gd__takes_tasks(w->state))
+        gd__window_give_back(s, now, i, w->head);
+    gd__update_hunger(s, i);
+}
+
 static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
+    gd__worker_check_worn(s, now, i);
     if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) {
         gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
         gd__heap_disarm(&s->heap, &w->timer);
@@ -154,7 +166,7 @@ static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
     if (s->has_cancels)
         gd__cancel_unwanted_head(s, now, i);
     const bool ready = w->state == GD_WORKER_IDLE || w->state == GD__WORKER_SHORT;
-    if ((s->stopping || w->leaving) && ready && gd__load(w) == 0)
+    if ((s->stopping || w->leaving || w->renew) && ready && gd__load(w) == 0)
         gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
     if (s->outstanding == 0)
         gd__check_done(s, now);
@@ -165,6 +177,7 @@ void gd__attempt_settled(struct gd__sched *s, unsigned i, const struct gd__outco
     struct gd__sched_worker *w = &s->workers[i];
     w->solo = w->no_steal = w->stuck = false;
     w->productive = w->productive || (o->failure != GD_FAILURE_DEVICE_LOST && !o->shortage);
+    w->served += !o->shortage;
     if (!o->shortage)
         s->short_since = w->shortages = 0;
 }

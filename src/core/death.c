@@ -168,6 +168,10 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
         gd__worker_set_state(s, now, i, GD_WORKER_LOST);
     } else if (expected && w->leaving && !w->given_up && !s->stopping && !s->workers_stopped) {
         gd__worker_left(s, now, i);
+    } else if (expected && w->renew && !w->given_up && !s->stopping && !s->workers_stopped) {
+        w->restarts++;
+        s->counts.restarts++;
+        gd__worker_start(s, now, i);
     } else if (expected || s->stopping || s->workers_stopped) {
         gd__worker_set_state(s, now, i, w->given_up ? GD_WORKER_FAILED : GD_WORKER_FINISHED);
     } else if (d->shortage && !w->given_up && !w->leaving &&
@@ -219,5 +223,7 @@ const char *gd__sched_kill_message(const struct gd__sched *s, unsigned w)
     const struct gd__sched_worker *worker = &s->workers[w];
     if (worker->kill_reason == GD__KILL_ENDING && worker->leaving && !s->stopping && !s->workers_stopped)
         return "was killed because it did not stop in time after it was removed";
+    if (worker->kill_reason == GD__KILL_ENDING && worker->renew && !s->stopping && !s->workers_stopped)
+        return "was killed because its cleanup did not end in time after its last task";
     return messages[worker->kill_reason];
 }

@@ -207,6 +207,7 @@ int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigne
     t->attempt++;
     gd__attempt_settled(s, i, o);
     gd__window_changed(s, i);
+    gd__worker_check_worn(s, now, i);
     if (o->failure == GD_FAILURE_OUT_OF_MEMORY && w->n_flight > 0 && !t->asked_to_stop && !s->stopping)
         end_beside_others(s, now, i, slot, o);
     else

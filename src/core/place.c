@@ -69,7 +69,7 @@ void gd__update_hunger(struct gd__sched *s, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
     const uint64_t load = gd__load(w);
-    const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck && !w->leaving;
+    const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck && !w->leaving && !w->renew;
     gd__bit_clear(s->idle, i);
     gd__bit_clear(s->hungry, i);
     if (ready && load == 0)

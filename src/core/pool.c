@@ -133,7 +133,8 @@ void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned i)
     if (w->wants_start)
         return;
     w->kill_reason = GD__KILL_NONE;
-    w->productive = w->solo = w->no_steal = w->stuck = false;
+    w->productive = w->solo = w->no_steal = w->stuck = w->renew = false;
+    w->served = 0;
     w->was_used = true;
     w->head = w->tail = w->cancel_below = w->run_position = 0;
     w->batch_left = 0;

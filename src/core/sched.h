@@ -195,6 +195,7 @@ struct gd__sched_config {
     unsigned setup_attempts;
     unsigned setup_jobs; /* 0: all */
     unsigned death_limit;
+    unsigned max_tasks;   /* a process that has finished this many tasks is replaced; 0: never */
     unsigned window;      /* 0: by task length */
     unsigned window_min;  /* hand out at least this many to workers that load ahead */
     unsigned window_max;  /* capacity of a worker's ring, a power of two */
@@ -270,6 +271,8 @@ struct gd__sched_worker {
     uint64_t short_until;               /* while SHORT: until when it gets no task */
     uint64_t restarts;
     bool productive;    /* this process has finished a task */
+    bool renew;         /* it has finished max_tasks: it ends when it has finished what it has begun */
+    unsigned served;    /* how many tasks this process has finished */
     bool died_in_setup; /* while HELD: whether it died in setup */
     char *last_message; /* while HELD: the error message; NULL: no memory for it */
     struct gd__timer timer;

@@ -101,6 +101,7 @@ static int open_sched(struct gd_dispatcher *d)
         .setup_attempts = o->setup_attempts,
         .setup_jobs = o->setup_jobs,
         .death_limit = o->death_limit,
+        .max_tasks = o->max_tasks_per_worker,
         .window = o->window,
         .window_min = o->load_ahead + o->batch_size,
         .window_max = d->window,

@@ -160,6 +160,18 @@ TEST(the_output_of_a_task_that_takes_too_long_is_recorded)
     CHECK_STR(sh("cat r/1/a/stdout r/1/a/stderr").out, "out\nerr\n");
 }
 
+/* --- --max-tasks-per-worker -------------------------------------------------------------- */
+
+/* A process may do more tasks than that, which it has begun before it is told. With --halt it is handed one at a time. */
+TEST(a_new_process_after_two_tasks)
+{
+    CHECK_STR(
+        sh("gpu-dispatch run --gpus sim:1 --quiet --halt soon,fail=1 --max-tasks-per-worker 2 'echo $PPID #' ::: a "
+           "b c d e | uniq -c | awk '{ print $1 }'")
+            .out,
+        "2\n2\n1\n");
+}
+
 /* --- --delay ---------------------------------------------------------------------------- */
 
 TEST(a_delay_between_starts)

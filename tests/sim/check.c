@@ -42,6 +42,7 @@ static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *
 
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt)
 {
+    SIM_MUST(s, !sim_is_worn(s, w), "worker %u gets a task after its last one", w);
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
     const uint64_t length = gd__load(worker);
@@ -240,7 +241,9 @@ void check_kill(struct sim *s, unsigned w)
     case GD__KILL_DEVICE_ERROR:
         break;
     case GD__KILL_ENDING:
-        SIM_MUST(s, s->sched.stopping || s->sched.workers_stopped || s->setup_failed[w] || worker->leaving,
+        SIM_MUST(s,
+                 s->sched.stopping || s->sched.workers_stopped || s->setup_failed[w] || sim_is_worn(s, w) ||
+                     worker->leaving,
                  "worker %u killed as if the run were ending", w);
         SIM_MUST(s, !s->draining || p->stop, "worker %u killed although the run is drained", w);
         break;
@@ -677,6 +680,8 @@ static void check_workers(struct sim *s)
         if (unclaimed(s, w, gd__first_to_share(sched, worker)) > 0)
             rich = w;
         check_flight(s, w);
+        SIM_MUST(s, worker->state != GD_WORKER_IDLE || gd__load(worker) > 0 || !sim_is_worn(s, w) || sched->stopping,
+                 "worker %u goes on after its last task", w);
         if (worker->state != GD_WORKER_IDLE || gd__load(worker) > 0 || sched->stopping || s->paused || s->removed[w])
             continue;
         idle = w;

@@ -138,6 +138,7 @@ static void draw_limits(struct sim_plan *p, uint64_t *r)
     c->shortage_wait_ns = some_time(r);
     c->crash_limit = (unsigned)between(r, 1, 4);
     c->setup_attempts = (unsigned)between(r, 1, 4);
+    c->max_tasks = one_in(r, 3) ? (unsigned)between(r, 1, one_in(r, 2) ? 3 : 40) : 0;
     c->setup_jobs = one_in(r, 3) ? (unsigned)between(r, 1, 4) : 0;
     c->death_limit = (unsigned)(one_in(r, 3) ? between(r, 1, 3) : between(r, 8, 30));
 }

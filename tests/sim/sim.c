@@ -163,6 +163,7 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
                 return GD_E_PROTOCOL;
             check_flight_result(s, w, t, m);
             s->procs[w].productive |= m->outcome.failure != GD_FAILURE_DEVICE_LOST && !m->outcome.shortage;
+            s->procs[w].served += !m->outcome.shortage;
             rc = gd__sched_finish(sched, s->now, w, m->place, m->position, &m->outcome);
             SIM_MUST(s, rc == 0, "the result of a task in flight on worker %u was refused", w);
             return 0;
@@ -171,6 +172,7 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
             return GD_E_PROTOCOL;
         note_result(s, w, t, m);
         s->procs[w].productive |= m->outcome.failure != GD_FAILURE_DEVICE_LOST && !m->outcome.shortage;
+        s->procs[w].served += !m->outcome.shortage;
         rc = gd__sched_result(sched, s->now, w, &m->outcome, m->safe_batch);
         SIM_MUST(s, rc == 0, "the result at the head of worker %u was refused", w);
     }

@@ -109,6 +109,7 @@ struct proc {
     bool ready_told, ready_seen, poisoned, stop, killed, frozen, immortal, cancelled, step_due, load_due, broken, bad;
     bool abandoned, lying;
     bool productive; /* it has finished a task */
+    unsigned served; /* how many tasks it has finished */
     bool ends_tasks; /* it can end its cancelled tasks by force */
     enum proc_fate fate;
     unsigned fate_after;
@@ -279,6 +280,12 @@ void deaths_charge(struct sim *s, unsigned w, uint64_t id); /* that death is cha
 void deaths_task_failed(struct sim *s, uint64_t id);        /* the task is final, because of a crash or a timeout */
 void deaths_forget(struct sim *s, unsigned w);              /* the worker was removed */
 void deaths_told(struct sim *s, unsigned w, bool given_up);
+
+/* Whether the process has finished as many tasks as it may. */
+static inline bool sim_is_worn(const struct sim *s, unsigned w)
+{
+    return s->plan.config.max_tasks > 0 && s->procs[w].served >= s->plan.config.max_tasks;
+}
 
 /* check.c */
 void check_charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d);

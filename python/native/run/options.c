@@ -43,6 +43,7 @@ static const struct option table[] = {
     OPTION(setup_timeout_ms, UNSIGNED),
     OPTION(setup_attempts, UNSIGNED),
     OPTION(death_limit, UNSIGNED),
+    OPTION(max_tasks_per_worker, UNSIGNED),
     OPTION(restart_delay_ms, UNSIGNED),
     OPTION(queue_size, UINT64),
     OPTION(queue_bytes, UINT64),
