@@ -201,7 +201,7 @@ struct gd_options {
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup() is started */
     /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. Deaths that
      * made a task fail (crash_limit) do not count, because the task is the cause. Exception: if there were other
-     * workers and the task killed only this one, its deaths count, because the worker may be the cause. */
+     * workers and the task killed only this one, the deaths count, because the worker may be the cause. */
     unsigned death_limit;
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
@@ -278,10 +278,10 @@ struct gd_options {
      * of the source. */
     void (*on_skip)(void *user, const struct gd_skipped *skipped);
 
-    /* How many devices each worker sees. Groups of this size are formed from the chosen devices, the best-connected
-     * first. Each group has workers_per_gpu workers. If workers_per_gpu is 0, each group has as many workers as fit on
-     * its device with the least free memory. gpus_per_worker = 0 (default): one device per worker, or the groups that
-     * are written in gpus ("0+1,2+3"). */
+    /* How many devices each worker has. Groups of this size are formed from the chosen devices. Devices with the
+     * fastest connection are grouped first. Each group has workers_per_gpu workers. If workers_per_gpu is 0, each group
+     * has as many workers as fit on its device with the least free memory. gpus_per_worker = 0 (default): one device
+     * per worker, or the groups that are written in gpus ("0+1,2+3"). */
     unsigned gpus_per_worker;
     enum gd_visible_devices visible_devices;
 
@@ -290,10 +290,11 @@ struct gd_options {
      * If the reason is known when the run begins, this callback comes before all others. */
     void (*on_device_idle)(void *user, int gpu_id, const char *why);
 
-    /* A run locks its devices, so that other runs on this machine see that they are in use. The lock is exclusive for
-     * "free", and shared for any other list. If another run has an exclusive lock on a device, "auto" leaves the device
-     * out. If the device was named ("0", a UUID, gpu_ids), gd_dispatcher_open() fails with GD_E_BUSY. If this option is
-     * true, the run takes no locks and ignores the locks of other runs. It cannot be combined with "free". */
+    /* A run locks its devices, so that other runs on this machine see that these devices are in use. The lock is
+     * exclusive for "free", and shared for any other list. If another run has an exclusive lock on a device, "auto"
+     * leaves the device out. If the device was named ("0", a UUID, gpu_ids), gd_dispatcher_open() fails with GD_E_BUSY.
+     * If this option is true, the run takes no locks and ignores the locks of other runs. The option cannot be combined
+     * with "free". */
     bool ignore_gpu_locks;
 
     /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
@@ -321,7 +322,7 @@ struct gd_options {
      * announces, but at most 256. The maximum is 4096. */
     unsigned concurrency;
     /* Called when a worker has sent a part of a task's result with gd_result_partial(). data is borrowed. The task is
-     * still running. If it fails, it may be tried again, so attempt is the number of the try that sent this part. */
+     * still running. It may fail and be started again, so `attempt` tells which attempt sent this part. */
     void (*on_partial)(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size);
 
     /* After a process has finished this many tasks, the worker gets a new process, for code that leaks. The process
@@ -356,7 +357,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
 /* Runs until the source has ended and every task is final. A dispatcher can be run once. Returns 0 if the run ended
  * normally, even if tasks failed. gd_dispatcher_stats() returns the number of failed tasks. Otherwise returns
  *
- *   GD_E_SETUP        all workers failed during setup. Every task that was not done was reported through on_error.
+ *   GD_E_SETUP        setup() failed in all workers. Every task that was not done was reported through on_error.
  *   GD_E_NO_WORKERS   no worker is left. Every task that was not done was reported through on_error.
  *   GD_E_SOURCE       the source failed. Its earlier tasks were processed.
  *   GD_E_SHUTDOWN     gd_dispatcher_shutdown() or _abort() ended the run. Tasks not done were reported as cancelled.
@@ -389,8 +390,8 @@ void gd_dispatcher_resume(struct gd_dispatcher *d);
 /* These functions change a run without ending it. They return at once, and the run's thread carries out the requests in
  * their order. They return 0, or a negative code if the request makes no sense for this run. on_control gets the
  * outcome of each request, which is known only later: a task to cancel may already have ended, for example. Requests
- * made before gd_dispatcher_run() are carried out when it begins. Requests made after its end have no effect. Other
- * processes of the same user can make the same requests through the control socket of a job: see docs/control.md. */
+ * made before the run are carried out when the run begins. Requests made after its end have no effect. Other processes
+ * of the same user can make the same requests through the control socket of a job: see docs/control.md. */
 
 /* Starts no more tasks until gd_dispatcher_unpause(). Running tasks go on, with their time limits. Tasks that a worker
  * has begun to load count as running. */
@@ -398,7 +399,7 @@ int gd_dispatcher_pause(struct gd_dispatcher *d);
 int gd_dispatcher_unpause(struct gd_dispatcher *d);
 
 /* Like gd_dispatcher_shutdown(), but running tasks may take as long as they need: stop_grace_ms does not apply.
- * gd_dispatcher_shutdown() and _abort() still work after it. */
+ * gd_dispatcher_shutdown() and _abort() may still be called after gd_dispatcher_drain(). */
 int gd_dispatcher_drain(struct gd_dispatcher *d);
 
 /* Cancels one task. The task ends as GD_FAILURE_CANCELLED with the message "cancelled on request", and is not retried.
@@ -412,9 +413,9 @@ int gd_dispatcher_cancel_task(struct gd_dispatcher *d, uint64_t task_id);
  * with their own limit keep that limit. */
 int gd_dispatcher_set_timeout(struct gd_dispatcher *d, unsigned task_timeout_ms);
 
-/* Adds or removes workers of a device, or of the group of devices that this one belongs to. A worker that is removed
- * gets no more tasks, finishes the tasks that it has begun, and cleans up. The last worker of a run can't be removed.
- * Workers can be added up to max_workers_per_gpu, or in place of removed workers. */
+/* Adds or removes workers of a device, or of the group that the device belongs to. A worker that is removed gets no
+ * more tasks, finishes the tasks that it has begun, and cleans up. The last worker of a run can't be removed. Workers
+ * can be added up to max_workers_per_gpu, or in place of removed workers. */
 int gd_dispatcher_add_workers(struct gd_dispatcher *d, int gpu_id, unsigned n);
 int gd_dispatcher_remove_workers(struct gd_dispatcher *d, int gpu_id, unsigned n);
 

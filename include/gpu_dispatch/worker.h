@@ -19,7 +19,7 @@
  *
  *     int main(int argc, char **argv)
  *     {
- *         if (gd_worker_main(&argc, argv, &ops) < 0)  // at the start of main; in a worker it does not return
+ *         if (gd_worker_main(&argc, argv, &ops) < 0)  // at the start of main(); does not return in a worker
  *             return 1;
  *         return dispatch();                          // see dispatcher.h
  *     }
@@ -105,7 +105,7 @@ struct gd_task {
     const void *data; /* the payload, in read-only shared memory; aligned to 16 bytes if it is longer than 24 bytes.
                          Valid until process() returns, or with begin() until gd_result_finish(). */
     size_t size;
-    unsigned attempt; /* 1 for the first try */
+    unsigned attempt; /* 1 for the first attempt */
     void *loaded;     /* set by load() */
 };
 
@@ -149,8 +149,7 @@ struct gd_worker_ops {
      * once for the result, later or within begin(). If begin() returns a failure code, the task has failed, and
      * gd_result_finish() must not be called. Tasks begin in the order in which the worker got them. If begin() is set,
      * process(), process_batch() and interrupt() are not called. begin() cannot be combined with load() or with
-     * gd_options.batch_size > 1.
-     */
+     * gd_options.batch_size > 1. */
     int (*begin)(struct gd_worker *w, const struct gd_task *task, struct gd_result *result);
 
     /* Called once for a task in flight that has reached its time limit, and never before begin() of this task has
