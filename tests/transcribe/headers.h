@@ -67,8 +67,8 @@ TEST_UNUSED static void save(const struct made *m, const char *path)
 
 struct wav_spec {
     unsigned format, channels, rate, bits;
-    uint32_t data_told; /* the size in the header of the chunk */
-    size_t data;        /* the real size */
+    uint32_t data_claimed; /* the size in the header of the chunk */
+    size_t data;           /* the real size */
 };
 
 TEST_UNUSED static void put_chunk(struct made *m, const char *id, const void *bytes, size_t n)
@@ -99,7 +99,7 @@ TEST_UNUSED static struct made make_wav(const struct wav_spec *w)
     put_text(&m, "WAVE");
     put_fmt(&m, w);
     put_text(&m, "data");
-    put_little(&m, w->data_told, 4);
+    put_little(&m, w->data_claimed, 4);
     put(&m, NULL, w->data);
     return m;
 }

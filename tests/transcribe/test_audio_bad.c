@@ -141,11 +141,11 @@ TEST(mended_bytes)
 /* Programs that write to a pipe do not know the length in advance. */
 TEST(wav_files_of_unknown_length)
 {
-    static const uint32_t told[] = { 0, 0xffffffff, 0x7fffffff, 0x7ffff000, 0x80000000, 0xffffffff - 36 };
+    static const uint32_t claimed[] = { 0, 0xffffffff, 0x7fffffff, 0x7ffff000, 0x80000000, 0xffffffff - 36 };
     directory_enter();
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+    for (size_t i = 0; i < sizeof claimed / sizeof *claimed; i++) {
         for (int riff = 0; riff < 3; riff++) {
-            struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, told[i], 32000 });
+            struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, claimed[i], 32000 });
             if (riff)
                 memset(m.bytes + 4, riff == 1 ? 0 : 0xff, 4);
             save(&m, "a.wav");

@@ -31,9 +31,11 @@ TEST(a_wav_that_lacks_its_end)
 
 TEST(lengths_that_mean_not_known)
 {
-    static const uint32_t told[] = { 0, 0xffffffff, 0xfffffff7, 0xffffffff - 44, 0x7fffffff, 0x7ffff000, 0x80000000 };
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
-        struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, told[i], 32000 });
+    static const uint32_t claimed[] = {
+        0, 0xffffffff, 0xfffffff7, 0xffffffff - 44, 0x7fffffff, 0x7ffff000, 0x80000000
+    };
+    for (size_t i = 0; i < sizeof claimed / sizeof *claimed; i++) {
+        struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, claimed[i], 32000 });
         const struct tr_header h = of(&m);
         CHECK_SECONDS(h, 1.0);
         CHECK_EQ(h.bytes_wanted, 0);
@@ -44,12 +46,12 @@ TEST(lengths_that_mean_not_known)
 /* Lengths between the placeholders of the test above are valid. */
 TEST(lengths_that_are_valid)
 {
-    static const uint32_t told[] = { 32002, 0x40000000, 0x7ffe0000, 0x80000002, 0xfff00000 };
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
-        struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, told[i], 32000 });
+    static const uint32_t claimed[] = { 32002, 0x40000000, 0x7ffe0000, 0x80000002, 0xfff00000 };
+    for (size_t i = 0; i < sizeof claimed / sizeof *claimed; i++) {
+        struct made m = make_wav(&(struct wav_spec){ 1, 1, 16000, 16, claimed[i], 32000 });
         const struct tr_header h = of(&m);
-        CHECK_EQ(h.bytes_wanted, 44 + (uint64_t)told[i]);
-        CHECK_SECONDS(h, told[i] / 32000.0);
+        CHECK_EQ(h.bytes_wanted, 44 + (uint64_t)claimed[i]);
+        CHECK_SECONDS(h, claimed[i] / 32000.0);
         drop(&m);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The paths of outputs: mirrored directories, however they are named, and unusual or long names.
+ * The paths of outputs: mirrored directories, different ways to name a directory, and unusual or long names.
  */
 #include <limits.h>
 

@@ -330,7 +330,7 @@ TEST_WITHIN(300, no_memory_for_the_model)
     source_path("");
     preload("preload_memory.so");
     setenv("GD_MEMORY_MOST", "2000000", 1);
-    check_refused("", NULL, "its last output:\nwhisper.cpp gave up: ggml_aligned_malloc: insufficient memory");
+    check_refused("", NULL, "its last output:\nwhisper.cpp aborted: ggml_aligned_malloc: insufficient memory");
 }
 
 /* --- files that fail ------------------------------------------------------------------ */

@@ -119,7 +119,7 @@ static void choose_params(struct tr_engine *e)
     p->temperature = (float)s->temperature;
     p->translate = s->translate;
     p->token_timestamps = s->word_timestamps;
-    p->no_context = true; /* no context from the call before */
+    p->no_context = true; /* no context from the previous call */
     p->print_progress = p->print_realtime = p->print_timestamps = false;
     p->abort_callback = on_abort;
     p->encoder_begin_callback = on_window;

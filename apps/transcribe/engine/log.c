@@ -31,7 +31,7 @@ static void keep(const char *text)
 static void on_abort(const char *message)
 {
     const char *why = tr_log_error();
-    fprintf(stderr, "whisper.cpp gave up: %s%s%s%s\n", why ? why : message, why ? " (" : "", why ? message : "",
+    fprintf(stderr, "whisper.cpp aborted: %s%s%s%s\n", why ? why : message, why ? " (" : "", why ? message : "",
             why ? ")" : "");
 }
 #endif

@@ -26,9 +26,9 @@ void tr_pieces_close(struct tr_pieces *p)
     *p = (struct tr_pieces){ 0 };
 }
 
-/* A segment lasts at most half a minute. So a part of the piece must be silence and need not be transcribed again. It
- * begins after the last kept segment. It ends at the first dropped segment or one minute before the end of the piece,
- * whichever comes first. */
+/* A segment lasts at most half a minute. So a part of the piece may be known to be silence. It need not be transcribed
+ * again. This part begins after the last kept segment. It ends at the first dropped segment, or one minute before the
+ * end of the piece if that is earlier. */
 struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length)
 {
     struct tr_cut cut = { 0, 0 };
@@ -37,7 +37,8 @@ struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length
     const double quiet = length - 2 * TR_TAIL, next = cut.kept < n ? spans[cut.kept].start : length;
     if (cut.at < quiet)
         cut.at = next < quiet ? next : quiet;
-    /* A segment can be longer if silence was left out of it. The cut must make progress, so the whole piece is kept. */
+    /* A segment can be longer if silence was left out of it. Then the cut may come too early, so the whole piece is
+     * kept. */
     return cut.at < length / 8 ? (struct tr_cut){ n, length } : cut;
 }
 
