@@ -18,7 +18,7 @@ TEST(a_run_is_recorded)
     CHECK_EQ(job.closed, 0);
     CHECK_STR(job_ran(&job), "a b !c");
     CHECK_STR(job_sql("run.db", "SELECT number, input, state, attempts, failure, error FROM task ORDER BY id"),
-              "0|a|done|1|NULL|NULL 1|b|done|1|NULL|NULL 2|!c|failed|1|error|as told");
+              "0|a|done|1|NULL|NULL 1|b|done|1|NULL|NULL 2|!c|failed|1|error|as requested");
     CHECK_STR(job_sql("run.db", "SELECT number, command, outcome, total, taken, skipped, done, failed, all_done,"
                                 " all_failed FROM run"),
               "1|test|finished|3|3|0|2|1|2|1");

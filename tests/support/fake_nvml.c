@@ -3,15 +3,15 @@
  * A library that looks like NVML, for tests. It is written from NVML's documentation. On purpose, it does not use our
  * own declarations. Environment variables control it:
  *
- *   FAKE_NVML_GPUS=2         number of GPUs; they are listed in reverse order of their bus ids, as real GPUs may be
+ *   FAKE_NVML_GPUS=2         number of GPUs, listed in reverse order of their bus ids; a real driver may do this too
  *   FAKE_NVML_CLOSED=1       no permission to open GPU 1
  *   FAKE_NVML_PROHIBITED=1   the compute mode of GPU 1 is "prohibited"
  *   FAKE_NVML_MIG=1:2        GPU 1 has MIG on and two instances
  *   FAKE_NVML_PROCESSES=3    three processes on each device
  *   FAKE_NVML_INIT=9         the return value of nvmlInit
  *   FAKE_NVML_THREAD=1       nvmlInit starts a thread that keeps running and blocks no signal
- *   FAKE_NVML_LINKS=0-1x2,2-3  two NVLinks between GPUs 0 and 1, one between 2 and 3; also a link of each to a switch
- *                            that connects to nothing
+ *   FAKE_NVML_LINKS=0-1x2,2-3  two NVLinks between GPUs 0 and 1, one between 2 and 3; each GPU also has a
+ *                            link to a switch that connects to nothing
  *   FAKE_NVML_P2P=0-2,1-3    GPUs 0 and 2, and 1 and 3, reach each other by NVLink through a switch
  *   FAKE_NVML_ANCESTORS=0-1=10,0-2=40  the topology level of GPUs 0 and 1 is 10 (one PCIe switch); others: 50
  *   FAKE_NVML_EVENTS=PATH    a FIFO of lines "gpu xid gi ci"; xid 0 or 79: the GPU is lost; -1: waiting always fails

@@ -68,7 +68,7 @@ TEST_UNUSED static int job_process(struct gd_worker *w, const struct gd_task *t,
     (void)w;
     const char *line = t->data;
     if (t->size > 0 && line[0] == '!')
-        return gd_result_error(r, "as told");
+        return gd_result_error(r, "as requested");
     if (t->size > 0 && line[0] == '?' && t->attempt == 1)
         return gd_result_error(r, "the first time");
     if (t->size > 0 && line[0] == '%')

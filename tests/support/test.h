@@ -50,7 +50,7 @@ struct test_case {
     struct test_case *next;
 };
 
-/* The outcome of a case, shared with the runner. Only the first failure is stored, whichever process reports it. */
+/* The outcome of a case, shared with the runner. Only the first failure of all processes is stored. */
 struct test_verdict {
     int failed;
     char text[1000];
@@ -230,8 +230,8 @@ TEST_UNUSED static int test_await(pid_t pid, int limit_s)
     return ready != 0;
 }
 
-/* Gives every case the same signal handlers, signal mask and umask, however the program was started (for example with
- * nohup). */
+/* Gives every case the same signal handlers, signal mask and umask. Otherwise they would depend on how the program was
+ * started (for example with nohup). */
 TEST_UNUSED static void test_begin_alike(void)
 {
     static const int signals[] = { SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2 };

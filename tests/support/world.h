@@ -73,10 +73,10 @@ enum world_what {
  * A smaller payload is only a pattern and means W_ECHO. */
 struct world_order {
     uint16_t what;
-    uint16_t tries; /* do this only in this many first attempts, then W_ECHO; 0: always */
+    uint16_t tries; /* do this only in the first `tries` attempts, then W_ECHO; 0: always */
     uint32_t gate;  /* wait for this gate first; 0: do not wait */
     uint64_t n;
-    uint64_t tag; /* the answer contains it again; world_add() sets it to the number of the task */
+    uint64_t tag; /* copied into the answer; world_add() sets it to the number of the task */
 };
 
 struct world_answer {
