@@ -3,8 +3,8 @@
  * How fast files are found.
  *
  *   bench_discover [-r REPEATS] DIR PATTERN      finds the files in DIR and its subdirectories, without their sizes
- *   bench_discover -m [-n FILES] DIR             makes DIR with FILES (1,000,000) empty files *.wav, 1,000 per
- * directory
+ *   bench_discover -m [-n FILES] DIR             makes DIR with FILES empty files *.wav (default 1,000,000),
+ *                                                1,000 in each directory
  *
  * One JSON object per line: name, unit, the median of the repeats, and the repeats. discover_seconds is the time of one
  * search, discover_files the number of files found, discover_peak the peak memory of this process.

@@ -325,9 +325,9 @@ struct gd_options {
      * still running. It may fail and be started again, so `attempt` tells which attempt sent this part. */
     void (*on_partial)(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size);
 
-    /* After a process has finished this many tasks, the worker gets a new process, for code that leaks. The process
-     * first finishes the tasks that it has begun, so short tasks may be a few more, and cleans up. 0 (the default):
-     * never. */
+    /* After a process has finished this many tasks, it cleans up, and the worker gets a new process. Use this option
+     * for code that leaks. The process first finishes the tasks that it has begun, so it may finish a few more tasks if
+     * they are short. 0 (default): never. */
     unsigned max_tasks_per_worker;
 };
 

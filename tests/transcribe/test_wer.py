@@ -5,7 +5,8 @@ errors are counted.
 
     test_wer.py BUILD_DIRECTORY
 
-Prints a line per case and, last, "N passed, N failed"; the cases that transcribe are skipped if the build has no worker.
+Prints a line per case. The last line is "N passed, N failed". Cases that transcribe are skipped if the build has no
+worker.
 """
 import os
 import pathlib
