@@ -123,10 +123,10 @@ static int make(const char *dir, uint64_t n)
     if (top < 0)
         die(dir);
     for (uint64_t i = 0; i < n;) {
-        const int dir = make_directory(top, i / PER_DIRECTORY);
+        const int below = make_directory(top, i / PER_DIRECTORY);
         for (const uint64_t end = i + PER_DIRECTORY; i < end && i < n; i++)
-            make_file(dir, i);
-        close(dir);
+            make_file(below, i);
+        close(below);
     }
     close(top);
     return 0;

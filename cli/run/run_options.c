@@ -96,7 +96,7 @@ static int set_visible(const struct cli_opt *opt, void *field, const char *text)
     static const char *const choices[] = { "uuid", "index", NULL };
     const char *chosen = NULL;
     (void)opt;
-    if (one_of("--visible-devices", choices, &chosen, text) < 0)
+    if (one_of("--visible-devices", choices, &chosen, text) < 0 || !chosen)
         return -1;
     *(enum gd_visible_devices *)field = strcmp(chosen, "index") == 0 ? GD_VISIBLE_INDEX : GD_VISIBLE_UUID;
     return 0;

@@ -182,6 +182,8 @@ static void end_beside_others(struct gd__sched *s, uint64_t now, unsigned i, uin
     w->places = (uint32_t)gd__min64(w->places, half);
     gd__update_target(s, i);
     gd__update_hunger(s, i);
+    if (gd__can_take_from(s, w)) /* what it was handed for places that it no longer has */
+        gd__window_take_spare(s, i, gd__first_spare(s, w));
     s->counts.retried++;
     gd__task_began(&s->tasks[slot], o);
     gd__place_again(s, now, slot);
@@ -251,12 +253,10 @@ static void end_by_death(struct gd__sched *s, uint64_t now, unsigned i, uint32_t
         w->death_charged |= too_slow || alone;
     else if (too_slow || (alone && w->kill_reason != GD__KILL_CANCELLED))
         gd__death_charge(s, i, &s->tasks[slot]);
-    if (s->tasks[slot].cancel_asked)
+    if (s->tasks[slot].cancel_asked || (s->stopping && !too_slow))
         gd__task_cancel(s, slot);
     else if (too_slow)
         gd__task_timed_out(s, now, slot, &own);
-    else if (s->stopping)
-        gd__task_cancel(s, slot);
     else if (innocent || w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED)
         run_again(s, now, slot, &own);
     else if (n == 1)

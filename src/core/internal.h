@@ -211,12 +211,6 @@ void gd__update_hunger(struct gd__sched *s, unsigned w);
 /* order.c */
 /* The first position from which on tasks may be taken back from w. */
 uint64_t gd__first_spare(const struct gd__sched *s, const struct gd__sched_worker *w);
-/* The same, if the tasks go to an idle worker. Tasks for which w has free places are about to begin, so they stay. */
-static inline uint64_t gd__first_to_share(const struct gd__sched *s, const struct gd__sched_worker *w)
-{
-    const uint64_t first = gd__first_spare(s, w);
-    return w->concurrency > 1 && w->places > w->n_flight ? gd__max64(first, w->head + w->places - w->n_flight) : first;
-}
 /* Whether w may hold tasks from that position on that it has not begun. */
 bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w);
 /* Takes back the tasks from position keep on that w has not begun. They wait again. False: w has begun all of them. */

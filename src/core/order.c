@@ -17,8 +17,8 @@
 
 uint64_t gd__first_spare(const struct gd__sched *s, const struct gd__sched_worker *w)
 {
-    if (w->concurrency > 1)
-        return w->head + (w->n_flight == 0);
+    if (w->concurrency > 1) /* tasks for which w has free places are about to begin, and stay */
+        return w->head + gd__max64(w->places > w->n_flight ? w->places - w->n_flight : 0, w->n_flight == 0);
     return gd__window_length(w) == 0 ? w->head : w->head + s->tasks[gd__window_at(s, w, w->head)].batch;
 }
 

@@ -513,7 +513,7 @@ static struct gd__sched_worker *longest_window(struct gd__sched *s, uint64_t now
     struct gd__sched_worker *best = NULL;
     for (unsigned i = 0; i < s->config.n_workers; i++) {
         struct gd__sched_worker *w = &s->workers[i];
-        if (!gd__can_take_from(s, w) || w->tail <= gd__first_to_share(s, w) || !is_worth_taking_from(s, now, w))
+        if (!gd__can_take_from(s, w) || !is_worth_taking_from(s, now, w))
             continue;
         if (!best || gd__window_length(w) > gd__window_length(best))
             best = w;
@@ -527,7 +527,7 @@ static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
 {
     const unsigned i = (unsigned)(w - s->workers);
     const uint64_t length = gd__window_length(w), old_tail = w->tail;
-    uint64_t keep = gd__first_to_share(s, w);
+    uint64_t keep = gd__first_spare(s, w);
     for (uint64_t b; keep < w->head + length / 2; keep += b) {
         b = s->tasks[w->window[keep & s->window_mask]].batch;
         if (keep + b >= old_tail)

@@ -111,8 +111,10 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kil
     struct gd__sched_worker *w = &s->workers[i];
     if (w->state == GD_WORKER_KILLING)
         return;
-    if (reason != GD__KILL_ENDING && !s->stopping && gd__can_take_from(s, w)) /* it may take long to die */
-        gd__window_take_spare(s, i, gd__first_spare(s, w));
+    const uint64_t keep = w->concurrency > 1 ? gd__max64(w->head, w->cancel_below) : gd__first_spare(s, w);
+    const bool has_spare = gd__takes_tasks(w->state) && !w->solo && keep < w->tail;
+    if (reason != GD__KILL_ENDING && !s->stopping && has_spare) /* it may take long to die */
+        gd__window_take_spare(s, i, keep);
     w->kill_reason = (uint8_t)reason;
     gd__worker_set_state(s, now, i, GD_WORKER_KILLING);
     gd__worker_arm(s, i, now + s->config.kill_wait_ns);

@@ -104,7 +104,7 @@ int gd_devices_open(struct gd_devices **out, const char *spec)
     if (!out)
         return gd__error(GD_E_INVALID, "gd_devices_open: out is NULL");
     int rc = gd__devices_open_candidates(out, spec);
-    if (rc == 0 && (*out)->spec.kind == GD__SPEC_FREE)
+    if (rc == 0 && *out && (*out)->spec.kind == GD__SPEC_FREE)
         rc = gd__claim_keep_free(*out);
     if (rc < 0)
         gd_devices_close(out);

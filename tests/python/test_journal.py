@@ -820,7 +820,7 @@ def test_observers_see_the_name_and_the_items(tmp_path, monkeypatch):
     pages = []
 
     def look(task_id, error, worker_id):
-        pages.append([file.read_bytes() for file in (tmp_path / "jobs").glob("*")])
+        pages.append([file.read_bytes() for file in (tmp_path / "jobs").glob("*") if file.is_file()])
 
     dispatcher = Dispatcher(Echo, [0], job="a name")
     dispatcher.run(["an item to see"], print, look, fails=("an item to see",))

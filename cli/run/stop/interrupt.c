@@ -190,12 +190,15 @@ static void drain(struct cli_interrupt *i)
 
 static void act_on_signal(struct cli_interrupt *i)
 {
-    if (i->over)
+    if (i->over) {
         i->late++;
-    else if (atomic_fetch_add(&i->count, 1) == 0)
-        begin_shutdown(i, i->first = latest);
-    else
+    } else if (atomic_fetch_add(&i->count, 1) == 0) {
+        const int signal = latest;
+        i->first = signal;
+        begin_shutdown(i, signal);
+    } else {
         gd__run_abort(i->run);
+    }
     i->hurry(i->user, atomic_load(&i->count) + i->late);
 }
 

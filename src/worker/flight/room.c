@@ -80,7 +80,7 @@ static bool may_wait(const struct gd_worker *w, const struct gd__flight *f)
 static void unlink_waiter(struct gd__flight *f, struct gd__room_waiter *me)
 {
     struct gd__room_waiter **at = &f->waiters;
-    while (*at != me)
+    while (*at && *at != me)
         at = &(*at)->next;
     *at = me->next;
     atomic_fetch_sub(&f->n_waiters, 1);

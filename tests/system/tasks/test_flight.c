@@ -252,6 +252,15 @@ TEST(partial_results_reach_on_partial_in_order)
     world_close(&w);
 }
 
+static void await_cancelled(struct world *w, uint64_t n)
+{
+    struct gd_stats stats = { .size = sizeof stats };
+    while (stats.cancelled < n) {
+        sched_yield();
+        CHECK_EQ(gd_dispatcher_stats(w->d, &stats), 0);
+    }
+}
+
 TEST(a_shutdown_lets_all_tasks_in_flight_finish)
 {
     enum { PLACES = 4, TASKS = 20 };
@@ -261,7 +270,9 @@ TEST(a_shutdown_lets_all_tasks_in_flight_finish)
         add_gated(&w, W_ECHO);
     world_launch(&w);
     world_await(w.page, WC_ENTERED, PLACES);
+    world_await_taken(&w, TASKS);
     gd_dispatcher_shutdown(w.d);
+    await_cancelled(&w, TASKS - PLACES);
     for (size_t i = 0; i < TASKS; i++)
         open_gate(&w, i);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
