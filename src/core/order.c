@@ -33,6 +33,7 @@ bool gd__window_take_spare(struct gd__sched *s, unsigned i, uint64_t keep)
     const uint64_t old_tail = w->tail;
     w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
     w->no_steal = w->tail == old_tail;
+    gd__window_cut(s, i);
     gd__window_changed(s, i);
     for (uint64_t p = w->tail; p < old_tail; p++) {
         const uint32_t slot = gd__window_at(s, w, p);

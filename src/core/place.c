@@ -215,6 +215,7 @@ void gd__place_remove(struct gd__sched *s, uint32_t slot)
         return;
     if (t->solo && t->solo_on >= 0 && gd__list_remove(s, &s->workers[t->solo_on].suspects, slot)) {
         s->n_suspects--;
+        gd__update_hunger(s, (unsigned)t->solo_on); /* without suspects it may have other tasks */
         return;
     }
     if (dealt > 0)
@@ -568,8 +569,14 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
         if (s->config.placement != GD_PLACE_BY_SIZE)
             s->rotate = (s->rotate + 1) % s->config.n_workers;
     }
-    if (s->config.placement == GD_PLACE_DYNAMIC && s->backlog.count == 0)
+    if (s->config.placement == GD_PLACE_DYNAMIC && s->backlog.count == 0) {
         take_from_busy_workers(s, now);
+        if (s->has_priorities && s->backlog.count > 0 &&
+            s->solo.count == 0) { /* some of it may go before other tasks */
+            gd__order_restore(s, now);
+            serve(s, now, s->hungry);
+        }
+    }
     s->hold_until = gd__min64(s->hold_until, s->order_at);
     if (s->hold_until != GD__NEVER)
         gd__heap_arm(&s->heap, &s->batch_timer, s->hold_until);

@@ -61,16 +61,16 @@ TEST(a_run_ends_at_once_although_clients_are_connected)
 /* The test does not know which two of the three tasks are running. Releasing the third one would wait for ever, so each
  * is released in the background. The tasks are released after the message about the signal. Otherwise all might have
  * ended before it. */
-TEST(an_interrupted_run_ends_too)
+TEST(a_terminated_run_ends_too)
 {
     NEEDS_PAGE();
     struct ran r =
         sh(START SEEN "file=events; $CURL -N ${url}api/events > $file & watch=$!; " WATCHED
-                      "kill -TERM $run; until [[ $line == *interrupted* ]]; do read -r line <&5; done; " LET_GO
+                      "kill -TERM $run; until [[ $line == *terminated* ]]; do read -r line <&5; done; " LET_GO
                       "wait $run; echo status $?; wait $watch; grep -c 'event: end' events; "
                       "kill $(jobs -p) 2> /dev/null",
            "--http 0");
-    CHECK_CONTAINS(r.out, "status 130\n1\n");
+    CHECK_CONTAINS(r.out, "status 143\n1\n");
 }
 
 /* --- the token ----------------------------------------------------------------------------- */

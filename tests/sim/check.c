@@ -677,7 +677,8 @@ static void check_workers(struct sim *s)
                  worker->state == GD__WORKER_SHORT;
         out += worker->state == GD_WORKER_FINISHED || worker->state == GD_WORKER_FAILED ||
                worker->state == GD_WORKER_LOST || worker->state == GD__WORKER_SPARE;
-        if (unclaimed(s, w, gd__first_spare(sched, worker)) > 0)
+        /* If the scheduler has tried in vain, the worker had a claim. It may have lost it, and will repeat it. */
+        if (unclaimed(s, w, gd__first_spare(sched, worker)) > 0 && !worker->no_steal)
             rich = w;
         check_flight(s, w);
         SIM_MUST(s, worker->state != GD_WORKER_IDLE || gd__load(worker) > 0 || !sim_is_worn(s, w) || sched->stopping,

@@ -289,6 +289,7 @@ static void finish(struct sim *s, unsigned w)
     }
     if (p->bad && sim_below(&s->chance, 4) == 0)
         say_nonsense(s, w);
+    p->poisoned = false; /* a task that was ended by force no longer kills the process */
     p->phase = PHASE_IDLE;
     proc_wake(s, w);
 }
