@@ -105,7 +105,8 @@ void proc_wake(struct sim *s, unsigned w)
         p->load_due = true;
         sim_at(s, proc_soon(s, s->plan.task_ns / 8), EVENT_LOAD, w);
     }
-    const bool work = loads ? p->started < p->claimed : p->claimed < p->limit && flight_has_room(p);
+    /* A batch may have been claimed by a size that was read before it was taken back and replaced by smaller ones. */
+    const bool work = p->started < p->claimed || (!loads && p->claimed < p->limit && flight_has_room(p));
     if (p->phase == PHASE_IDLE && !p->step_due && (work || (p->stop && p->claimed >= p->limit))) {
         p->step_due = true;
         sim_at(s, s->plan.claim_races ? proc_soon(s, s->plan.message_ns) : s->now, EVENT_STEP, w);
@@ -276,6 +277,7 @@ void proc_draw_outcome(struct sim *s, unsigned w, struct message *m)
 static void finish(struct sim *s, unsigned w)
 {
     struct proc *p = &s->procs[w];
+    p->poisoned = false; /* a task that was ended by force no longer kills the process */
     const uint64_t n = p->started - p->run_begin;
     const unsigned safe = n > 1 && happens(s, s->plan.safe_batch) ? 1 + (unsigned)sim_below(&s->chance, n - 1) : 0;
     for (uint64_t i = p->run_begin; i < p->started; i++) {
@@ -289,7 +291,6 @@ static void finish(struct sim *s, unsigned w)
     }
     if (p->bad && sim_below(&s->chance, 4) == 0)
         say_nonsense(s, w);
-    p->poisoned = false; /* a task that was ended by force no longer kills the process */
     p->phase = PHASE_IDLE;
     proc_wake(s, w);
 }
