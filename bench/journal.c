@@ -74,7 +74,7 @@ struct run {
     uint64_t n, next, n_old;
     enum order order;
     char line[LINE];
-    double first, last; /* results */
+    double first, last; /* when the first and the last result came */
     uint64_t done;
     int out;
 };

@@ -56,9 +56,8 @@
  *
  * A flush is sent if the program has fewer tasks than it announced and no more follow within gd_options.batch_wait_us.
  * The program should then begin what it has gathered. A cancelled task must still be answered. The program is killed if
- * it does not do so in time. "concurrency" cannot be combined with gd_options.batch_size > 1. Other programs never get
- * these lines.
- */
+ * it does not do so in time. "concurrency" cannot be combined with gd_options.batch_size > 1. A program that did not
+ * announce "concurrency" never gets a flush or cancel line. */
 #ifndef GPU_DISPATCH_COMMAND_H
 #define GPU_DISPATCH_COMMAND_H
 

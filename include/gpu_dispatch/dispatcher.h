@@ -127,10 +127,10 @@ struct gd_skipped {
 
 enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* the next task goes to a free worker */
-    /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, skipped
-     * tasks are not counted in i. They are subtracted from total_tasks, but only after the source has returned them. So
-     * the chunks have the same size only if all skipped tasks come first in the source. Otherwise the first chunks are
-     * larger. */
+    /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
+     * only the tasks that are run. total_tasks begins as the number of all tasks and becomes one smaller each time the
+     * source returns a task that is skipped. So if skipped tasks come late in the source, the first chunks were
+     * computed with a total that was too large, and they are larger than the later ones. */
     GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* the waiting tasks, largest first, are assigned to worker 0, 1, 2, ... in turn */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
@@ -168,8 +168,9 @@ enum gd_orphans {
 enum gd_visible_devices {
     GD_VISIBLE_UUID = 0, /* by UUID, which means the same device in every process */
     /* By index, for programs that cannot read UUIDs. The devices that this process can open are sorted by PCI bus id
-     * and numbered from 0, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. This variable is set too. On AMD, the index
-     * is ROCm's own number. MIG instances have no index and are refused. */
+     * and numbered from 0. CUDA numbers them in the same way if CUDA_DEVICE_ORDER is PCI_BUS_ID, so the library sets
+     * that variable for the workers too. On AMD, the index is ROCm's own number. MIG instances have no index and are
+     * refused. */
     GD_VISIBLE_INDEX = 1,
 };
 
@@ -199,9 +200,9 @@ struct gd_options {
     unsigned setup_jobs;       /* how many workers run setup() at the same time; 0: all */
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup() is started */
-    /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. Deaths that
-     * made a task fail (crash_limit) do not count, because the task is the cause. Exception: if there were other
-     * workers and the task killed only this one, the deaths count, because the worker may be the cause. */
+    /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. If a task
+     * fails because it reached crash_limit, its deaths do not count here, because the task is the cause. But if the run
+     * has several workers and all these deaths were in this one, they do count, because the worker may be the cause. */
     unsigned death_limit;
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
@@ -299,10 +300,10 @@ struct gd_options {
 
     /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
      * out, or which devices the call waits for ("free"). When the devices or processes that the call waits for change,
-     * a new message is passed. During the wait, the callback is also called with message = NULL: before each sleep, and
-     * after each signal handler that ran on this thread. Return 0 to continue. Any other value ends the call with
-     * GD_E_INTERRUPTED. If on_device_note is NULL, the messages are dropped. Only gd_launch_run() then prints them, to
-     * standard error. */
+     * a new message is passed. During the wait, the callback is also called with message = NULL, so that it can end the
+     * wait: before each sleep, and each time a signal handler has interrupted the sleep. Return 0 to continue. Any
+     * other value ends the call with GD_E_INTERRUPTED. If on_device_note is NULL, the messages are dropped, except in
+     * gd_launch_run(), which prints them to standard error. */
     int (*on_device_note)(void *user, const char *message);
 
     /* When this descriptor (an eventfd or a pipe) becomes readable, gd_dispatcher_open() stops waiting for free devices

@@ -154,9 +154,9 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
 
 struct gd_journal_reader;
 
-/* Opens a journal for reading. A journal that was not closed (kill -9) can be read too, in the state from which a run
- * would resume. Figures are always in range, even if the file is damaged: counts are at most 2^53, and times and
- * durations are finite and not negative. Strings are not checked and may contain anything. */
+/* Opens a journal for reading. A journal that was not closed (kill -9) can be read too. The reader then sees the same
+ * records that a resumed run would find. Figures are always in range, even if the file is damaged: counts are at most
+ * 2^53, and times and durations are finite and not negative. Strings are not checked and may contain anything. */
 int gd_journal_reader_open(struct gd_journal_reader **out, const char *path);
 void gd_journal_reader_close(struct gd_journal_reader **r);
 
@@ -170,7 +170,7 @@ struct gd_journal_summary {
     bool held;           /* a run is using the journal now */
     uint64_t pid;
     uint64_t total;                 /* 0: not known */
-    uint64_t taken, skipped;        /* as they were when the last run last wrote to the journal */
+    uint64_t taken, skipped;        /* the values of the last run, from its latest write to the journal */
     uint64_t run_done, run_failed;  /* in the last run alone */
     double started, written, ended; /* Unix time; 0: not yet */
     double busy_seconds;            /* sum over all records */

@@ -1,10 +1,9 @@
 /* Huge pages for shared memory that is about to be filled.
  *
  * The first write to each page of a memfd causes a page fault. For large payloads these faults cost several times as
- * much as the copy. So each extent of a region (2 MiB) is made one huge page before a large block in it is filled for
- * the first time. Once is enough: the memory of a region is not returned before the region is closed. If the kernel
- * does not support this, the only cost is one system call.
- */
+ * much as the copy. So a region is divided into extents of 2 MiB. Before a large block is filled, every extent that it
+ * touches is made one huge page, if that was not done before. Once is enough: the memory of a region is not returned
+ * before the region is closed. If the kernel does not support this, the only cost is one system call. */
 #ifndef GD_SHM_EXTENTS_H
 #define GD_SHM_EXTENTS_H
 

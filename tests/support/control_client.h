@@ -32,7 +32,8 @@ TEST_UNUSED static bool client_find(char *path, size_t size)
     return found;
 }
 
-/* Returns a connected socket, or -1. The name is reached through the directory, because addresses are short. */
+/* Returns a connected socket, or -1. The address is made from a descriptor of the directory (/proc/self/fd/N/NAME),
+ * because the full path may be longer than sun_path. */
 TEST_UNUSED static int client_try(void)
 {
     struct sockaddr_un at = { .sun_family = AF_UNIX };

@@ -18,8 +18,8 @@
 
 /* --- text --------------------------------------------------------------------- */
 
-/* True if n bytes are the beginning of some character of `whole` bytes. Tries the lowest and the highest missing bytes.
- */
+/* True if a UTF-8 character of `whole` bytes can begin with these n bytes. Fills the missing bytes with the lowest
+ * value and then with the highest, and checks if one of the two is valid. */
 static bool may_begin(const unsigned char *p, size_t n, size_t whole)
 {
     unsigned char low[4], high[4];
@@ -41,7 +41,8 @@ static size_t bad_length(const unsigned char *p, size_t left)
     return n;
 }
 
-/* Adds the text as UTF-8. A NUL is replaced too: it is a valid character, but text files have none. */
+/* Adds the text as UTF-8. Bytes that are not valid are replaced with U+FFFD. A NUL is replaced too: it is valid, but
+ * text files have none. */
 static void add_utf8(struct gd__buffer *b, const char *text, size_t size)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -138,7 +139,7 @@ int tr_transcript_add_word(struct tr_transcript *t, const struct tr_word *w, con
     if (!make_room(&items, &t->words_room, t->n_words, sizeof *t->words))
         return -1;
     t->words = items;
-    struct tr_word new = *w; /* its times are corrected with those of its segment */
+    struct tr_word new = *w; /* its times are corrected later, when its segment is added */
     new.probability = probability(w->probability);
     new.text = t->text.size;
     add_utf8(&t->text, text, size);

@@ -1,7 +1,8 @@
 /* The loop of a worker with tasks in flight. Only the main thread runs it.
  *
- * It begins tasks while there are free places and tasks, and commits the posts of other threads. If there is nothing to
- * do, it sleeps until the dispatcher rings (a socket) or another thread posts something (an eventfd).
+ * It begins tasks while there are free places and tasks. It also commits what other threads have posted: results of
+ * finished tasks, and partial results. If there is nothing to do, it sleeps until the dispatcher rings (a socket) or
+ * another thread posts something (an eventfd).
  *
  * A STARTED record is committed, and the dispatcher woken for it, before begin() is called. So the dispatcher knows
  * which tasks had begun if begin() crashes, and can limit their time.
@@ -183,7 +184,7 @@ static void report_start(struct gd_worker *w, const struct gd__flight *f, struct
     GD__KILL_POINT("started");
     if (!f->serial || w->port.config.report_start)
         gd__record_put_at(w, GD__R_STARTED, &e->e, NULL, e->place);
-    if (!f->pipe) /* otherwise this is done before the line is sent */
+    if (!f->pipe) /* with a pipe, the flush comes later, before the line with the task is sent to the program */
         gd__host_flush(w);
 }
 
@@ -309,7 +310,7 @@ static void sleep_once(struct gd_worker *w, struct gd__flight *f, enum wait_for 
     bool rung = false;
     const bool for_room = atomic_load(&f->n_waiters) > 0;
     atomic_store_explicit(&f->asleep, 1, memory_order_relaxed);
-    gd__port_sleep(&w->port, for_room); /* has the full fence for both */
+    gd__port_sleep(&w->port, for_room); /* contains a full fence; it also orders the store to f->asleep above */
     if (!has_work(w, f, what) && (for_room || atomic_load(&f->n_waiters) == 0)) {
         gd__before_wait();
         rung = poll_bells(w, f, what);
