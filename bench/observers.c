@@ -9,7 +9,7 @@
  *   observers_500        a run with 500 observers in another process; each reads once a second what `gpu-dispatch top`
  *                        reads
  *   observers_500_tasks  the same, but each also reads the tasks that ended
- *   observers_500_floor  the same process, which wakes up as often but reads nothing
+ *   observers_500_floor  a process that wakes up as often as that of observers_500, but reads nothing
  *
  * All seven are measured in turn, one right after the other. The clock starts when all observers have read once. For
  * the last three, two more figures are printed: the processor time of a read with its wake-up (..._us), and of opening

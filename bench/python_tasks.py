@@ -11,7 +11,7 @@ item to the last result. Names are <kind>_<variant>:
   seed                        a pool on multiprocessing.Queue; its workers also report each start of a task (peers.py)
   pool_chunk_1, _chunk_64     multiprocessing.Pool.imap_unordered
   futures                     concurrent.futures.ProcessPoolExecutor.map
-  loky                        joblib's executor (joblib.Parallel itself runs one worker without a process)
+  loky                        joblib's executor. Not joblib.Parallel, which starts no process for one worker
   mpire, mpire_chunk_64       mpire.WorkerPool.imap_unordered
   ray                         an actor, with the number of calls in flight that is fastest for it
   memcpy                      no tasks: one array copied to another, both warm

@@ -18,7 +18,7 @@ enum { GD__FILL_LEAST = 512 * 1024 };
 struct gd__extents { /* all zero: not open. Not thread-safe */
     const struct gd__region *region;
     uint64_t *asked;  /* one bit for each extent; allocated with the first large block */
-    uint64_t slow_ns; /* an extent that takes this long is slower than page faults would be */
+    uint64_t slow_ns; /* limit for one extent: page faults are faster than this */
     bool off;         /* do not ask the kernel again */
 };
 

@@ -286,7 +286,7 @@ static bool poll_bells(struct gd_worker *w, struct gd__flight *f, enum wait_for 
     enum { BELL, WAKE, PROGRAM };
     struct pollfd all[PROGRAM + GD__FLIGHT_WATCHED] = { { .fd = w->port.task_bell, .events = POLLIN },
                                                         { .fd = f->wake_fd, .events = POLLIN } };
-    const bool lines = f->pipe && what == WAIT_ANY; /* not while an answer is being taken */
+    const bool lines = f->pipe && what == WAIT_ANY; /* else an answer of the program is being read */
     const int wait_ms = lines ? gd__lines_watch(w, f, &all[PROGRAM]) : -1;
     uint64_t rings;
     const int n = poll(all, lines ? PROGRAM + GD__FLIGHT_WATCHED : PROGRAM, wait_ms);
