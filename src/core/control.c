@@ -127,7 +127,7 @@ enum gd__cancel gd__sched_cancel_task(struct gd__sched *s, uint64_t now, uint64_
         return GD__CANCEL_DONE;
     if (t->state == GD__TASK_BEGUN) {
         t->cancel_asked = true;
-        gd__inflight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
+        gd__inflight_ask_to_stop(s, slot, now + s->config.cancel_grace_ns);
         how = GD__CANCEL_ASKED;
     } else if (t->state == GD__TASK_HANDED) {
         how = cancel_handed(s, now, (unsigned)t->worker, slot);

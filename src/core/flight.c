@@ -92,7 +92,7 @@ int gd__inflight_begun(struct gd__sched *s, uint64_t now, unsigned i, const stru
     if (limit != GD__NEVER)
         gd__task_arm(s, slot, gd__after(start_ns, limit));
     if (s->tasks[slot].cancel_asked)
-        gd__inflight_ask_to_stop(s, now, slot, now + s->config.cancel_grace_ns);
+        gd__inflight_ask_to_stop(s, slot, now + s->config.cancel_grace_ns);
     if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) { /* it was only slow to begin */
         gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
         gd__heap_disarm(&s->heap, &w->timer);
@@ -104,11 +104,10 @@ int gd__inflight_begun(struct gd__sched *s, uint64_t now, unsigned i, const stru
 
 /* --- deadlines --- */
 
-void gd__inflight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at)
+void gd__inflight_ask_to_stop(struct gd__sched *s, uint32_t slot, uint64_t kill_at)
 {
     struct gd__task *t = &s->tasks[slot];
     const struct gd__sched_worker *w = &s->workers[t->worker];
-    (void)now;
     unsigned place = 0;
     if (t->asked_to_stop || w->state == GD_WORKER_KILLING)
         return;
@@ -133,7 +132,7 @@ void gd__inflight_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
     }
     /* If the limit was lowered, the grace period does not begin before that. */
     const uint64_t deadline = gd__max64(gd__after(t->begin_ns, gd__limit_of(s, t)), s->limit_since);
-    gd__inflight_ask_to_stop(s, now, slot, gd__max64(gd__after(deadline, s->config.cancel_grace_ns), now));
+    gd__inflight_ask_to_stop(s, slot, gd__max64(gd__after(deadline, s->config.cancel_grace_ns), now));
 }
 
 void gd__inflight_limit_changed(struct gd__sched *s, uint64_t now, unsigned i)

@@ -192,7 +192,7 @@ int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned w, unsigne
 void gd__inflight_timer(struct gd__sched *s, uint64_t now, uint32_t slot); /* of a task in flight */
 /* Asks a task in flight to stop, unless that was done before. The worker is killed if the task has not stopped at
  * kill_at. */
-void gd__inflight_ask_to_stop(struct gd__sched *s, uint64_t now, uint32_t slot, uint64_t kill_at);
+void gd__inflight_ask_to_stop(struct gd__sched *s, uint32_t slot, uint64_t kill_at);
 void gd__inflight_limit_changed(struct gd__sched *s, uint64_t now, unsigned w); /* the time limit of the run */
 void gd__inflight_frozen(struct gd__sched *s, unsigned w, uint64_t lost_ns);
 /* Empties window and flight of a process that is gone. Positions below `started` had begun. */
