@@ -17,10 +17,10 @@
  *   {/.}  its base name, no extension
  *   {2} {2.} {2/} {2//} {2/.}           the same for the second argument of a task that has several
  *
- * Replacements are quoted for the shell, unless the first word contains a placeholder. In that case the input is a
- * command line or a part of one, and is inserted unchanged. The same happens if the template has no words. If the
- * template has no placeholder except {gpu}, the library adds {} as its last word. If no character of the command line
- * is special to a shell, the program is started directly. This is faster, with the same result.
+ * Replacements are quoted for the shell. There are two exceptions: the first word contains a placeholder, or the
+ * template has no words. Then the input is a command line or a part of one, and is inserted unchanged. If the template
+ * has no placeholder except {gpu}, the library adds {} as its last word. If no character of the command line is special
+ * to a shell, the program is started directly. This is faster, with the same result.
  *
  * The payload of a task is its arguments, with a NUL between them. {} stands for all of them. The command has no
  * standard input. Its environment contains GPU_DISPATCH_TASK_ID, GPU_DISPATCH_ATTEMPT, PARALLEL_SEQ ({#}) and
@@ -54,10 +54,10 @@
  *   {"cancel":7}                    to the program: task 7 has reached its time limit
  *   {"id":7,"partial":...}          from the program: a part of the result; the task goes on
  *
- * A flush is sent if the program has fewer tasks than it announced and no more follow within gd_options.batch_wait_us.
- * The program should then begin what it has gathered. A cancelled task must still be answered. The program is killed if
- * it does not do so in time. "concurrency" cannot be combined with gd_options.batch_size > 1. A program that did not
- * announce "concurrency" never gets a flush or cancel line. */
+ * A flush is sent if the program has fewer tasks than its concurrency and no more follow within
+ * gd_options.batch_wait_us. The program should then begin the tasks that it has gathered. It must also answer a
+ * cancelled task. If it does not answer in time, it is killed. "concurrency" cannot be combined with
+ * gd_options.batch_size > 1. A program that did not announce "concurrency" never gets a flush or cancel line. */
 #ifndef GPU_DISPATCH_COMMAND_H
 #define GPU_DISPATCH_COMMAND_H
 

@@ -128,9 +128,8 @@ struct gd_skipped {
 enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* the next task goes to a free worker */
     /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
-     * only the tasks that are run. total_tasks begins as the number of all tasks and becomes one smaller each time the
-     * source returns a task that is skipped. So if skipped tasks come late in the source, the first chunks were
-     * computed with a total that was too large, and they are larger than the later ones. */
+     * only the tasks that are run, and each task that is skipped reduces total_tasks by one. So if the skipped tasks
+     * come late in the source, the first chunks are larger than the later ones. */
     GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* the waiting tasks, largest first, are assigned to worker 0, 1, 2, ... in turn */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
@@ -201,8 +200,9 @@ struct gd_options {
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup() is started */
     /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. If a task
-     * fails because it reached crash_limit, its deaths do not count here, because the task is the cause. But if the run
-     * has several workers and all these deaths were in this one, they do count, because the worker may be the cause. */
+     * fails because of crash_limit, the deaths that it caused do not count here. There is one exception: if the run has
+     * several workers, and all deaths of this task were in this worker, they count, because the worker may be the
+     * cause. */
     unsigned death_limit;
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
@@ -300,10 +300,10 @@ struct gd_options {
 
     /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
      * out, or which devices the call waits for ("free"). When the devices or processes that the call waits for change,
-     * a new message is passed. During the wait, the callback is also called with message = NULL, so that it can end the
-     * wait: before each sleep, and each time a signal handler has interrupted the sleep. Return 0 to continue. Any
-     * other value ends the call with GD_E_INTERRUPTED. If on_device_note is NULL, the messages are dropped, except in
-     * gd_launch_run(), which prints them to standard error. */
+     * a new message is passed. The callback can also end the wait. For this it is called with message = NULL before
+     * each sleep, and each time a signal handler has interrupted the sleep. Return 0 to continue. Any other value ends
+     * the call with GD_E_INTERRUPTED. If on_device_note is NULL, the messages are dropped, except in gd_launch_run(),
+     * which prints them to standard error. */
     int (*on_device_note)(void *user, const char *message);
 
     /* When this descriptor (an eventfd or a pipe) becomes readable, gd_dispatcher_open() stops waiting for free devices
@@ -379,10 +379,9 @@ void gd_dispatcher_shutdown(struct gd_dispatcher *d);
 void gd_dispatcher_abort(struct gd_dispatcher *d);
 
 /* gd_dispatcher_suspend() stops every worker and the processes it started, as SIGSTOP does. gd_dispatcher_resume()
- * continues them. Use them in a program that Ctrl-Z (SIGTSTP) is about to stop: workers are in their own process
- * groups, which the terminal does not stop. The time until the resume does not count for time limits, grace periods and
- * delays. A shutdown waits for gd_dispatcher_resume(), an abort does not. If this process is killed, stopped workers
- * end too. */
+ * continues them. A program needs them to handle Ctrl-Z (SIGTSTP): workers are in their own process groups, so the
+ * terminal does not stop them. The time until the resume does not count for time limits, grace periods and delays. A
+ * shutdown waits for gd_dispatcher_resume(), an abort does not. If this process is killed, stopped workers end too. */
 void gd_dispatcher_suspend(struct gd_dispatcher *d);
 void gd_dispatcher_resume(struct gd_dispatcher *d);
 
@@ -405,13 +404,13 @@ int gd_dispatcher_drain(struct gd_dispatcher *d);
 
 /* Cancels one task. The task ends as GD_FAILURE_CANCELLED with the message "cancelled on request", and is not retried.
  * If the task is running, it is asked to stop, as after its time limit. If it has not stopped after cancel_grace_ms,
- * its worker is killed. If it delivers a result before that, the result is reported. If the task is part of a batch,
- * the whole batch is asked to stop, and the other tasks of the batch are run again. A journal has no record of a
- * cancelled task, so a resumed run runs it again. */
+ * its worker is killed. If the task delivers a result within this time, the result is reported. If the task is part of
+ * a batch, the whole batch is asked to stop, and the other tasks of the batch are run again. A journal has no record of
+ * a cancelled task, so a resumed run runs it again. */
 int gd_dispatcher_cancel_task(struct gd_dispatcher *d, uint64_t task_id);
 
-/* Changes gd_options.task_timeout_ms; 0: no limit. The new limit also applies to running tasks, from their start. Tasks
- * with their own limit keep that limit. */
+/* Changes gd_options.task_timeout_ms; 0: no limit. The new limit also applies to running tasks, and counts from their
+ * start. Tasks with their own limit keep that limit. */
 int gd_dispatcher_set_timeout(struct gd_dispatcher *d, unsigned task_timeout_ms);
 
 /* Adds or removes workers of a device, or of the group that the device belongs to. A worker that is removed gets no

@@ -5,7 +5,7 @@
  * A function that can fail returns 0 or a count on success and a negative GD_E_... code on failure. After a failure
  * gd_error_text() returns one line for the calling thread: what failed, on what, and what to do about it.
  *
- * A NULL argument where a pointer is required never crashes. The function fails with GD_E_INVALID. Functions that
+ * A function that gets NULL where a pointer is required does not crash. It fails with GD_E_INVALID. Functions that
  * return a pointer return NULL, functions that return a figure return 0, and functions that return nothing do nothing.
  *
  * A failed task is not an error of a function: see enum gd_failure in dispatcher.h.

@@ -61,8 +61,8 @@ enum gd_journal_resume {
 
 enum gd_journal_sync {
     GD_JOURNAL_SYNC_NORMAL = 0, /* records survive the end of all processes; a power loss may lose the last seconds */
-    /* With each group of records, first the files of gd_journal_follow() and then the records are forced to the disk.
-     * The run waits for this. */
+    /* For each group of records, the files of gd_journal_follow() are forced to the disk, and then the records. The run
+     * waits for this. */
     GD_JOURNAL_SYNC_FULL = 1,
 };
 
@@ -96,10 +96,12 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
  * again, and their last line may be incomplete. The journal recognises the file by its absolute path, or by its path
  * relative to the directory of the journal.
  *
- * Returns 0 or a negative code. Returns GD_E_MISMATCH, and leaves the file unchanged, if the file is shorter than
- * recorded, if the last 64 KiB before the recorded length have changed (checked only if the file can be opened for
- * reading by its path), or if the file is longer although the last run ended normally. With force these cases are not
- * errors: the whole file is kept, and new lines are appended. */
+ * Returns 0 or a negative code. Returns GD_E_MISMATCH, and leaves the file unchanged, in three cases:
+ *   - the file is shorter than recorded
+ *   - the last 64 KiB before the recorded length have changed; this is checked only if the file can be opened for
+ *     reading by its path
+ *   - the file is longer than recorded although the last run ended normally
+ * With force these cases are not errors: the whole file is kept, and new lines are appended. */
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd);
 
 /* Like gd_journal_follow(), but for a file that the program has just rewritten as a whole. The file is neither checked
@@ -174,13 +176,13 @@ struct gd_journal_summary {
     uint64_t run_done, run_failed;  /* in the last run alone */
     double started, written, ended; /* Unix time; 0: not yet */
     double busy_seconds;            /* sum over all records */
-    uint64_t replaced;              /* records, of all runs, that later records have replaced */
+    uint64_t replaced;              /* how many records of all runs were replaced by later ones */
 };
 int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
 
 struct gd_journal_record {
-    uint64_t id;     /* of the record */
-    uint64_t number; /* of the task in its run's input, from 0 */
+    uint64_t id;     /* number of the record */
+    uint64_t number; /* number of the task in the input of its run, from 0 */
     uint64_t run;
     const unsigned char *key; /* 16 bytes */
     const char *version;

@@ -152,10 +152,9 @@ struct gd_worker_ops {
      * gd_options.batch_size > 1. */
     int (*begin)(struct gd_worker *w, const struct gd_task *task, struct gd_result *result);
 
-    /* Called once for a task in flight that has reached its time limit, and never before begin() of this task has
-     * returned. gd_result_cancel_requested() returns true from then on. Stop the task and finish it with
-     * gd_result_cancelled(). The task stays valid until cancel() returns, even if another thread finishes the task
-     * meanwhile. */
+    /* Called once when a task in flight has reached its time limit, but not before begin() has returned for this task.
+     * gd_result_cancel_requested() returns true from then on. Stop the task and finish it with gd_result_cancelled().
+     * The task stays valid until cancel() returns, even if another thread finishes the task meanwhile. */
     void (*cancel)(struct gd_worker *w, const struct gd_task *task);
 };
 
@@ -193,7 +192,7 @@ int gd_worker_set_concurrency(struct gd_worker *w, unsigned n);
 
 /* Returns true after the current task (or batch) has reached its time limit. Then stop and return
  * gd_result_cancelled(). A worker that does not return within the grace period is killed. A shutdown does not cancel
- * the current task. A worker with begin() has no current task, so there this function returns false: use
+ * the current task. In a worker with begin(), which has no current task, this function returns false: use
  * gd_result_cancel_requested(). */
 bool gd_task_cancelled(const struct gd_worker *w);
 
