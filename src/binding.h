@@ -7,6 +7,7 @@
  *   a journal   followed files                                                       src/journal/follow.c
  *   a worker    waiting, loading, results; the host as a program                     src/worker
  *   devices     the numbers in a device list                                         src/gpu/spec.c
+ *   observers   the view of a worker                                                 src/stats/snapshot.c
  *   memory      copying into memory that another process reads                       src/shm/copy.h
  */
 #ifndef GD_BINDING_H
@@ -21,6 +22,7 @@
 #include "shm/copy.h"
 
 struct gd__journal_task;
+struct gd_worker_view;
 
 /* --- a run --- */
 
@@ -182,5 +184,10 @@ int gd__spec_numbers(const char *text, gd__number_fn *fn, void *user);
 
 /* Returns true for "free" and "free:N": a run waits for these devices, and they are not known before. */
 bool gd__spec_is_free(const char *text);
+
+/* --- observers --- */
+
+/* Copies all fields that both structs have. */
+void gd__worker_view_fill(struct gd_worker_view *to, const struct gd_worker_stats *from);
 
 #endif

@@ -25,23 +25,6 @@ void view_part_cancelled(struct gd_stats *s)
     s->failed -= s->cancelled < s->failed ? s->cancelled : s->failed;
 }
 
-void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *from)
-{
-    to->worker_id = from->worker_id;
-    to->gpu_id = from->gpu_id;
-    to->state = from->state;
-    to->pid = from->pid;
-    to->current_task = from->current_task;
-    to->handed = from->handed;
-    to->completed = from->completed;
-    to->failed = from->failed;
-    to->timeouts = from->timeouts;
-    to->restarts = from->restarts;
-    to->last_ns = from->last_ns;
-    to->busy_ns = from->busy_ns;
-    to->in_flight = from->in_flight;
-}
-
 /* The time of a snapshot. For a run that has ended, it is the time of its end. */
 static uint64_t time_of(const struct gd_snapshot *s)
 {

@@ -29,9 +29,6 @@ struct view_history {
  * tasks. Must be called once for each snapshot, before any view uses it. */
 void view_part_cancelled(struct gd_stats *s);
 
-/* Copies all fields that both structs have. */
-void view_fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *from);
-
 void view_history_add(struct view_history *h, const struct gd_snapshot *s);
 
 /* Unknown figures are negative. */

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/process/owner.h"
 #include "base/text/printable.h"
+#include "binding.h"
 #include "stats/jobs.h"
 #include "stats/page/reader.h"
 #include "stats/sample.h"
@@ -148,29 +149,13 @@ static uint64_t within(uint64_t value, uint64_t most, uint64_t otherwise)
     return value <= most ? value : otherwise;
 }
 
-static void fill_worker(struct gd_worker_view *to, const struct gd_worker_stats *from)
-{
-    to->worker_id = from->worker_id;
-    to->gpu_id = from->gpu_id;
-    to->state = within(from->state, GD_WORKER_LOST, GD_WORKER_LOST);
-    to->pid = from->pid;
-    to->current_task = from->current_task;
-    to->handed = from->handed;
-    to->completed = from->completed;
-    to->failed = from->failed;
-    to->timeouts = from->timeouts;
-    to->restarts = from->restarts;
-    to->last_ns = from->last_ns;
-    to->busy_ns = from->busy_ns;
-    to->in_flight = from->in_flight;
-}
-
 static void fill_workers(struct gd_observer *o)
 {
     for (size_t i = 0; i < o->reader.plan.n_workers; i++) {
         const struct gd__page_worker *from = &o->reader.workers[i];
         struct gd_worker_view *to = &o->workers[i];
-        fill_worker(to, &from->stats);
+        gd__worker_view_fill(to, &from->stats);
+        to->state = within(to->state, GD_WORKER_LOST, GD_WORKER_LOST);
         to->idle = within(from->idle, GD_IDLE_REMOVED, GD_IDLE_NOT);
         to->since_ns = from->since_ns;
         to->device_out = from->device_out != 0;

@@ -5,6 +5,8 @@
  */
 #include <gpu_dispatch/observe.h>
 
+#include "binding.h"
+
 const struct gd_worker_view *gd_snapshot_worker(const struct gd_snapshot *s, size_t i)
 {
     return s && i < s->n_workers ? (const struct gd_worker_view *)s->workers + i : NULL;
@@ -23,4 +25,21 @@ const struct gd_task_view *gd_snapshot_task(const struct gd_snapshot *s, size_t 
 const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, size_t i)
 {
     return s && i < s->n_failures ? (const struct gd_failure_view *)s->failures + i : NULL;
+}
+
+void gd__worker_view_fill(struct gd_worker_view *to, const struct gd_worker_stats *from)
+{
+    to->worker_id = from->worker_id;
+    to->gpu_id = from->gpu_id;
+    to->state = from->state;
+    to->pid = from->pid;
+    to->current_task = from->current_task;
+    to->handed = from->handed;
+    to->completed = from->completed;
+    to->failed = from->failed;
+    to->timeouts = from->timeouts;
+    to->restarts = from->restarts;
+    to->last_ns = from->last_ns;
+    to->busy_ns = from->busy_ns;
+    to->in_flight = from->in_flight;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
+#include "binding.h"
 #include "view/figures.h"
 
 struct cli_watch {
@@ -79,7 +80,7 @@ static int read_own(struct cli_watch *w)
     w->s.n_workers = n < 0 ? 0 : (size_t)n < w->n ? (size_t)n : w->n;
     w->s.workers = w->views;
     for (size_t i = 0; i < w->s.n_workers; i++)
-        view_fill_worker(&w->views[i], &w->stats[i]);
+        gd__worker_view_fill(&w->views[i], &w->stats[i]);
     return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/file/run_directory.h"
 #include "base/process/owner.h"
+#include "binding.h"
 #include "stats/observer.h"
 #include "stats/page/page.h"
 #include "stats/page/reader.h"
@@ -85,6 +86,27 @@ TEST(too_many_parts_are_refused)
     CHECK(!gd__page_plan(&p, GD__PAGE_MOST + 1, 1));
     CHECK(!gd__page_plan(&p, 1, GD__PAGE_MOST + 1));
     CHECK(!gd__page_plan(&p, UINT64_MAX, UINT64_MAX));
+}
+
+/* Both structs consist of 64-bit words, apart from the text of the view. */
+TEST(a_view_has_every_figure_of_a_worker)
+{
+    enum { FIGURES = sizeof(struct gd_worker_stats) / sizeof(uint64_t) };
+    struct gd_worker_stats stats;
+    struct gd_worker_view view;
+    uint64_t figures[FIGURES], shown[sizeof view / sizeof(uint64_t)];
+    for (size_t i = 0; i < FIGURES; i++)
+        figures[i] = 1000 + i;
+    memcpy(&stats, figures, sizeof stats);
+    memset(&view, 0, sizeof view);
+    gd__worker_view_fill(&view, &stats);
+    memcpy(shown, &view, sizeof shown);
+    for (size_t i = 0; i < FIGURES; i++) {
+        size_t n = 0;
+        for (size_t k = 0; k < sizeof shown / sizeof *shown; k++)
+            n += shown[k] == figures[i];
+        CHECK_EQ(n, 1);
+    }
 }
 
 TEST(a_process_is_identified_by_its_start_time)
