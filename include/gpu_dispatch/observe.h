@@ -3,8 +3,8 @@
  * Observing runs, from the same or from another process.
  *
  * A run that was given a name (gd_options.job) publishes a page of shared memory: its figures, the state of each
- * worker, the tasks that ended last and the last failures. Observers only read it and take no lock, so they do not slow
- * the run down. The terminal panel, the web page, the metrics and `gpu-dispatch top` are observers.
+ * worker, the tasks that ended last, the last failures and the last requests to the job. Observers only read it and
+ * take no lock, so they do not slow the run down. The terminal panel, the web page, the metrics and `gpu-dispatch top` are observers.
  *
  *     struct gd_observer *o;
  *     if (gd_observer_open(&o, NULL) < 0)          // a process id or a name; NULL: the only job
@@ -106,6 +106,9 @@ struct gd_device_view {
     uint64_t utilization; /* percent */
     int64_t temperature;
     uint64_t power_mw;
+    /* The gpu_id of the first device of its group. All devices of a worker have the same value, which is the gpu_id of
+     * the worker. A device without a group has its own gpu_id. */
+    int64_t group;
 };
 
 /* An attempt that ended. A retried task has several. */
@@ -131,6 +134,13 @@ struct gd_failure_view {
     char error[512]; /* the beginning of the error message */
 };
 
+/* A request to the running job: see gd_dispatcher_pause(). */
+struct gd_request_view {
+    uint64_t at_ns; /* CLOCK_MONOTONIC: when it was carried out or refused */
+    int64_t code;   /* 0: it was carried out; negative: it was refused */
+    char what[256]; /* one line, as in gd_options.on_control */
+};
+
 /* Everything belongs to the observer and is valid until its next read. */
 struct gd_snapshot {
     size_t size;
@@ -142,8 +152,8 @@ struct gd_snapshot {
     bool ended;       /* the run has ended: these are its last figures */
     bool stale;       /* the run has published nothing for a while although it is not idle: a callback is slow */
     const struct gd_stats *stats;
-    /* The lists. Read their elements with gd_snapshot_worker(), _device(), _task() and _failure(), because the size of
-     * an element may differ from that in this header. */
+    /* The lists. Read their elements with gd_snapshot_worker(), _device(), _task(), _failure() and _request(), because
+     * the size of an element may differ from that in this header. */
     const void *workers;
     size_t n_workers;
     const void *devices;
@@ -159,6 +169,9 @@ struct gd_snapshot {
     size_t n_failures;
     uint64_t failures_missed;
     double work_done, work_total; /* gd_dispatcher_set_work(); total 0: tasks are counted */
+    const void *requests;         /* like tasks; the page contains the last 64 */
+    size_t n_requests;
+    uint64_t requests_missed;
 };
 
 /* Each returns element i of a list, or NULL past its end. */
@@ -166,6 +179,7 @@ const struct gd_worker_view *gd_snapshot_worker(const struct gd_snapshot *s, siz
 const struct gd_device_view *gd_snapshot_device(const struct gd_snapshot *s, size_t i);
 const struct gd_task_view *gd_snapshot_task(const struct gd_snapshot *s, size_t i);
 const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, size_t i);
+const struct gd_request_view *gd_snapshot_request(const struct gd_snapshot *s, size_t i);
 
 struct gd_observer;
 

@@ -330,6 +330,8 @@ void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats, const st
 /* The next two are only for a run with a page. */
 void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o);
 void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r);
+/* Adds a request to the job, and what came of it. Observers see it after the next gd__publish(). */
+void gd__publish_request(struct gd_dispatcher *d, const char *what, int code);
 void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns); /* 0: about to sleep */
 void gd__publish_end(struct gd_dispatcher *d);
 /* The descriptor of the directory that holds the page, and the page's name. Returns -1 if it has none. The descriptor

@@ -236,6 +236,16 @@ void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_repo
         put_failure(d, &task, r);
 }
 
+void gd__publish_request(struct gd_dispatcher *d, const char *what, int code)
+{
+    struct gd__page_request r = { .at_ns = d->now, .code = code };
+    if (!d->publisher)
+        return;
+    r.text_size = strnlen(what, sizeof r.text);
+    memcpy(r.text, what, r.text_size);
+    gd__page_put_request(d->publisher->page, &r);
+}
+
 /* --- opening and closing --- */
 
 static struct gd__page_device *describe_devices(const struct gd_dispatcher *d)
@@ -247,6 +257,7 @@ static struct gd__page_device *describe_devices(const struct gd_dispatcher *d)
         out[i].vendor = gpu->vendor;
         snprintf(out[i].name, sizeof out[i].name, "%s", gpu->name);
         snprintf(out[i].uuid, sizeof out[i].uuid, "%s", gpu->names.uuid);
+        out[i].group = d->gpus[d->devices[gpu->device].first_gpu].gpu_id;
     }
     return out;
 }

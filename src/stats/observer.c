@@ -27,9 +27,10 @@ struct gd_observer {
     struct gd__sample sample;
     bool no_devices; /* devices are not sampled */
     struct gd_snapshot snapshot;
-    struct gd_stats stats; /* this and the next three belong to the snapshot */
+    struct gd_stats stats; /* this and the next four belong to the snapshot */
     struct gd_worker_view *workers;
     struct gd_device_view *devices;
+    struct gd_request_view *requests; /* GD__PAGE_REQUESTS */
     struct gd_failure_view *failures;
     size_t failures_room;
 };
@@ -45,6 +46,7 @@ static void fill_devices(struct gd_observer *o)
         to->vendor = from->vendor < 0 || from->vendor > GD_VENDOR_SIMULATED ? GD_VENDOR_CPU : from->vendor;
         gd__text_fit(to->name, sizeof to->name, from->name, sizeof from->name);
         gd__text_fit(to->uuid, sizeof to->uuid, from->uuid, sizeof from->uuid);
+        to->group = from->group;
     }
 }
 
@@ -56,7 +58,8 @@ static int prepare(struct gd_observer *o)
     o->pidfd = o->own ? -1 : gd__owner_pidfd(&o->owner);
     o->workers = gd__calloc(h->n_workers, sizeof *o->workers);
     o->devices = gd__calloc(h->n_devices, sizeof *o->devices);
-    if (!o->workers || !o->devices)
+    o->requests = gd__calloc(GD__PAGE_REQUESTS, sizeof *o->requests);
+    if (!o->workers || !o->devices || !o->requests)
         return gd__error(GD_E_NO_MEMORY, "no memory for an observer of %llu workers", (unsigned long long)h->n_workers);
     fill_devices(o);
     gd__job_describe(&job, h);
@@ -121,6 +124,7 @@ void gd_observer_close(struct gd_observer **op)
         close(o->pidfd);
     gd__free(o->workers);
     gd__free(o->devices);
+    gd__free(o->requests);
     gd__free(o->failures);
     gd__free(o);
 }
@@ -227,6 +231,22 @@ static int fill_failures(struct gd_observer *o)
     return rc;
 }
 
+static void fill_requests(struct gd_observer *o)
+{
+    const struct gd__ring_copy *c = &o->reader.requests;
+    for (size_t i = 0; i < c->n; i++) {
+        struct gd__page_request from;
+        memcpy(&from, c->entries + i * sizeof from, sizeof from);
+        struct gd_request_view *to = &o->requests[i];
+        to->at_ns = from.at_ns;
+        to->code = from.code;
+        gd__text_fit(to->what, sizeof to->what, from.text, within(from.text_size, sizeof from.text, 0));
+    }
+    o->snapshot.requests = o->requests;
+    o->snapshot.n_requests = c->n;
+    o->snapshot.requests_missed = c->missed;
+}
+
 static bool is_gone(const struct gd_observer *o)
 {
     if (o->own)
@@ -261,15 +281,16 @@ static int fill(struct gd_observer *o)
     fill_work(o);
     fill_workers(o);
     fill_tasks(o);
+    fill_requests(o);
     return fill_failures(o);
 }
 
-/* Called after a failed read. Removes the tasks and failures, because the previous read has reported them. */
+/* Called after a failed read. Removes the tasks, failures and requests, because the previous read has reported them. */
 static int nothing_new(struct gd_observer *o, int rc)
 {
     o->snapshot.tasks = NULL; /* the reader may have reallocated this memory */
-    o->snapshot.n_tasks = o->snapshot.n_failures = 0;
-    o->snapshot.tasks_missed = o->snapshot.failures_missed = 0;
+    o->snapshot.n_tasks = o->snapshot.n_failures = o->snapshot.n_requests = 0;
+    o->snapshot.tasks_missed = o->snapshot.failures_missed = o->snapshot.requests_missed = 0;
     return rc;
 }
 

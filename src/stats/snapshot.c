@@ -27,6 +27,11 @@ const struct gd_failure_view *gd_snapshot_failure(const struct gd_snapshot *s, s
     return s && i < s->n_failures ? (const struct gd_failure_view *)s->failures + i : NULL;
 }
 
+const struct gd_request_view *gd_snapshot_request(const struct gd_snapshot *s, size_t i)
+{
+    return s && i < s->n_requests ? (const struct gd_request_view *)s->requests + i : NULL;
+}
+
 void gd__worker_view_fill(struct gd_worker_view *to, const struct gd_worker_stats *from)
 {
     to->worker_id = from->worker_id;

@@ -662,6 +662,11 @@ TEST(gd_snapshot_task)
     CHECK(!gd_snapshot_task(NULL, 0));
     CHECK(!gd_snapshot_task(&(struct gd_snapshot){ .n_tasks = 0 }, 0));
 }
+TEST(gd_snapshot_request)
+{
+    CHECK(!gd_snapshot_request(NULL, 0));
+    CHECK(!gd_snapshot_request(&(struct gd_snapshot){ .n_requests = 0 }, 0));
+}
 TEST(gd_snapshot_failure)
 {
     CHECK(!gd_snapshot_failure(NULL, 0));

@@ -39,6 +39,7 @@ static void make_good_page(void)
         gd__page_put_failure(p, &f);
     }
     p->run.tasks_ended = p->run.failures_ended = 3;
+    gd__page_put_request(p, &(struct gd__page_request){ .text_size = 6, .text = "paused" });
     gd__page_put_run(p);
     plan = p->plan;
     good = malloc(plan.size);
@@ -69,7 +70,9 @@ static void look(struct gd_observer *o)
         check_text(gd_snapshot_device(s, i)->name, sizeof gd_snapshot_device(s, i)->name);
         check_text(gd_snapshot_device(s, i)->uuid, sizeof gd_snapshot_device(s, i)->uuid);
     }
-    MUST(s->n_tasks <= GD__PAGE_TASKS && s->n_failures <= GD__PAGE_FAILURES);
+    MUST(s->n_tasks <= GD__PAGE_TASKS && s->n_failures <= GD__PAGE_FAILURES && s->n_requests <= GD__PAGE_REQUESTS);
+    for (size_t i = 0; i < s->n_requests; i++)
+        check_text(gd_snapshot_request(s, i)->what, sizeof gd_snapshot_request(s, i)->what);
     for (size_t i = 0; i < s->n_tasks; i++)
         MUST(gd_snapshot_task(s, i)->failure <= GD_FAILURE_NO_WORKER);
     for (size_t i = 0; i < s->n_failures; i++) {
@@ -81,9 +84,9 @@ static void look(struct gd_observer *o)
 /* An offset in the page. One byte chooses the part, two bytes choose the position in it. */
 static size_t place(const uint8_t *step)
 {
-    const size_t parts[] = { 0,          plan.live,    plan.sequences, plan.run, plan.workers, plan.devices,
-                             plan.tasks, plan.failures };
-    return parts[step[0] % 8] + (step[1] | (size_t)step[2] << 8) % 1024;
+    const size_t parts[] = { 0,          plan.live,     plan.sequences, plan.run, plan.workers, plan.devices,
+                             plan.tasks, plan.failures, plan.requests };
+    return parts[step[0] % (sizeof parts / sizeof *parts)] + (step[1] | (size_t)step[2] << 8) % 1024;
 }
 
 enum { STEP = 12 };

@@ -37,8 +37,8 @@ static void pause_run(struct gd_dispatcher *d, const struct gd__control *c, stru
     if (!gd__sched_pause(&d->sched, d->now))
         refuse_at_end(out, "not paused");
     else
-        ANSWER(out, 0, "%s: %llu running tasks go on, nothing new starts", was_paused ? "paused already" : "paused",
-               (unsigned long long)d->sched.running);
+        ANSWER(out, 0, "%s: %llu running task%s on, nothing new starts", was_paused ? "paused already" : "paused",
+               (unsigned long long)d->sched.running, d->sched.running == 1 ? " goes" : "s go");
 }
 
 static void resume_run(struct gd_dispatcher *d, const struct gd__control *c, struct gd__control_answer *out)
@@ -56,7 +56,8 @@ static void drain(struct gd_dispatcher *d, const struct gd__control *c, struct g
         return;
     }
     gd__sched_drain(&d->sched, d->now);
-    ANSWER(out, 0, "draining: the run ends after %llu running tasks", (unsigned long long)d->sched.running);
+    ANSWER(out, 0, "draining: the run ends after %llu running task%s", (unsigned long long)d->sched.running,
+           d->sched.running == 1 ? "" : "s");
 }
 
 /* The scheduler's id of the task with that number. */
@@ -179,6 +180,7 @@ void gd__control_do(struct gd_dispatcher *d, const struct gd__control *c, struct
         ANSWER(out, GD_E_INVALID, "%s", gd_error_text());
     else
         actions[c->kind](d, c, out);
+    gd__publish_request(d, out->text, out->code);
     gd__stats_publish(d, true); /* what follows is about the run as it is now */
     if (d->listener.control)
         d->listener.control(d->listener.user, out->text, out->code);

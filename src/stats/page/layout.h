@@ -9,6 +9,7 @@
  *   devices        struct gd__page_device [n_devices]           written once, like the header
  *   tasks          struct gd__page_task [GD__PAGE_TASKS]        a ring of the tasks that ended last
  *   failures       struct gd__page_failure [GD__PAGE_FAILURES]  a ring of the failures
+ *   requests       struct gd__page_request [GD__PAGE_REQUESTS]  a ring of the requests to the job
  *
  * Every part begins at a multiple of 64 bytes. The offsets follow from the two counts (gd__page_plan()), so a reader
  * depends only on these counts, which it compares with the size of the file.
@@ -31,11 +32,12 @@
 #include <stdint.h>
 
 #define GD__PAGE_MAGIC   0x3145474150534447ull /* "GDSPAGE1" */
-#define GD__PAGE_VERSION 4u
+#define GD__PAGE_VERSION 5u
 
 enum {
     GD__PAGE_TASKS = 4096,
     GD__PAGE_FAILURES = 256,
+    GD__PAGE_REQUESTS = 64,
     GD__PAGE_MOST = 4096, /* most workers or devices */
     GD__PAGE_JOB = 256,
     GD__PAGE_LINE = 64,
@@ -57,9 +59,9 @@ _Static_assert(sizeof(struct gd__page_header) == 336, "the header has no holes")
 
 struct gd__page_live {
     _Atomic uint64_t awake_ns; /* since when the run's thread is awake; 0: it sleeps */
-    _Atomic uint64_t tasks_begun, failures_begun;
+    _Atomic uint64_t tasks_begun, failures_begun, requests_begun;
 };
-_Static_assert(sizeof(struct gd__page_live) == 24, "only 64-bit words");
+_Static_assert(sizeof(struct gd__page_live) == 32, "only 64-bit words");
 
 struct gd__page_run {
     struct gd_stats stats;
@@ -68,9 +70,10 @@ struct gd__page_run {
     uint64_t published_ns;
     uint64_t ended;
     double work_done, work_total;
+    uint64_t requests; /* total; all of them are put into the ring */
 };
 _Static_assert(sizeof(struct gd_stats) == 168, "a changed struct gd_stats needs a new GD__PAGE_VERSION");
-_Static_assert(sizeof(struct gd__page_run) == 232, "no holes");
+_Static_assert(sizeof(struct gd__page_run) == 240, "no holes");
 
 /* Texts are unchanged bytes. The reader makes them safe for a terminal. */
 struct gd__page_worker {
@@ -85,8 +88,9 @@ _Static_assert(sizeof(struct gd__page_worker) == 232, "no holes");
 struct gd__page_device {
     int64_t gpu_id, vendor;
     char name[96], uuid[96];
+    int64_t group;
 };
-_Static_assert(sizeof(struct gd__page_device) == 208, "no holes");
+_Static_assert(sizeof(struct gd__page_device) == 216, "no holes");
 
 struct gd__page_task {
     struct gd_task_view task;
@@ -101,10 +105,18 @@ struct gd__page_failure {
 };
 _Static_assert(sizeof(struct gd__page_failure) == 736, "no holes");
 
+struct gd__page_request {
+    uint64_t at_ns;
+    int64_t code;
+    uint64_t text_size;
+    char text[256];
+};
+_Static_assert(sizeof(struct gd__page_request) == 280, "no holes");
+
 /* The offsets of the parts. */
 struct gd__page_plan {
     uint64_t n_workers, n_devices;
-    size_t live, sequences, run, workers, devices, tasks, failures, size;
+    size_t live, sequences, run, workers, devices, tasks, failures, requests, size;
 };
 
 /* False if there are too many workers or devices. */

@@ -43,7 +43,8 @@ _Bool gd__page_plan(struct gd__page_plan *p, uint64_t n_workers, uint64_t n_devi
     p->devices = after(p->workers, n_workers, sizeof(struct gd__page_worker));
     p->tasks = after(p->devices, n_devices, sizeof(struct gd__page_device));
     p->failures = after(p->tasks, GD__PAGE_TASKS, sizeof(struct gd__page_task));
-    p->size = (after(p->failures, GD__PAGE_FAILURES, sizeof(struct gd__page_failure)) + HEADER - 1) / HEADER * HEADER;
+    p->requests = after(p->failures, GD__PAGE_FAILURES, sizeof(struct gd__page_failure));
+    p->size = (after(p->requests, GD__PAGE_REQUESTS, sizeof(struct gd__page_request)) + HEADER - 1) / HEADER * HEADER;
     return true;
 }
 
@@ -226,6 +227,14 @@ void gd__page_put_failure(struct gd__page *p, const struct gd__page_failure *fai
     const size_t at = p->plan.failures + (position % GD__PAGE_FAILURES) * sizeof *failure;
     atomic_store_explicit(&live_of(p)->failures_begun, position + 1, memory_order_relaxed);
     gd__words_store(words_at(p, at), failure, sizeof *failure);
+}
+
+void gd__page_put_request(struct gd__page *p, const struct gd__page_request *request)
+{
+    const uint64_t position = p->run.requests++;
+    const size_t at = p->plan.requests + (position % GD__PAGE_REQUESTS) * sizeof *request;
+    atomic_store_explicit(&live_of(p)->requests_begun, position + 1, memory_order_relaxed);
+    gd__words_store(words_at(p, at), request, sizeof *request);
 }
 
 void gd__page_put_worker(struct gd__page *p, unsigned i, const struct gd__page_worker *worker)

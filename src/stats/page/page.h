@@ -33,6 +33,7 @@ void gd__page_close(struct gd__page **page);
 /* Add an entry to a ring. Readers see it after the next gd__page_put_run(). */
 void gd__page_put_task(struct gd__page *p, const struct gd_task_view *task);
 void gd__page_put_failure(struct gd__page *p, const struct gd__page_failure *failure);
+void gd__page_put_request(struct gd__page *p, const struct gd__page_request *request);
 
 void gd__page_put_worker(struct gd__page *p, unsigned i, const struct gd__page_worker *worker);
 void gd__page_put_run(struct gd__page *p); /* publishes the member run */

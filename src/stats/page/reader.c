@@ -106,6 +106,7 @@ void gd__reader_close(struct gd__reader *r)
     gd__free(r->changing);
     gd__free(r->tasks.entries);
     gd__free(r->failures.entries);
+    gd__free(r->requests.entries);
     memset(r, 0, sizeof *r);
     r->fd = -1;
 }
@@ -247,6 +248,16 @@ int gd__reader_read(struct gd__reader *r)
         .tail = r->run.failures_tail,
         .ended = r->run.failures_ended,
     };
+    const struct ring requests = {
+        .offset = r->plan.requests,
+        .entry = sizeof(struct gd__page_request),
+        .begun_at = live + offsetof(struct gd__page_live, requests_begun),
+        .capacity = GD__PAGE_REQUESTS,
+        .tail = r->run.requests,
+        .ended = r->run.requests,
+    };
     rc = read_ring(r->fd, &tasks, r->no_tasks, &r->tasks);
-    return rc < 0 ? rc : read_ring(r->fd, &failures, r->no_failures, &r->failures);
+    if (rc == 0)
+        rc = read_ring(r->fd, &failures, r->no_failures, &r->failures);
+    return rc < 0 ? rc : read_ring(r->fd, &requests, false, &r->requests);
 }

@@ -26,7 +26,7 @@ struct gd__reader {
     uint64_t awake_ns;
     struct gd__page_run run;
     struct gd__page_worker *workers;
-    struct gd__ring_copy tasks, failures;
+    struct gd__ring_copy tasks, failures, requests;
     uint64_t *sequences; /* private: the numbers before the data was copied, then those after */
     unsigned char *changing;
 };

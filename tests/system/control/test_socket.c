@@ -1,5 +1,6 @@
 /* The control socket of a job: what it answers, who is served, and that no client disturbs the run. */
 #include <fcntl.h>
+#include <gpu_dispatch/observe.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -66,6 +67,54 @@ TEST(each_request_is_carried_out_and_answered)
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 19);
     CHECK_STR(w.finals[7].error, "cancelled on request");
+    close(fd);
+    close_world(&w);
+}
+
+/* Observers see each request and what came of it, except those for the status, which change nothing. */
+TEST(each_request_is_on_the_page)
+{
+    static const struct {
+        const char *line, *what;
+        int code;
+    } rows[] = {
+        { "{\"do\":\"pause\"}", "paused: 1 running task goes on, nothing new starts", 0 },
+        { "{\"do\":\"cancel\",\"task\":3}", "task 3 cancelled before it began", 0 },
+        { "{\"do\":\"cancel\",\"task\":9}", "task 9 not cancelled: it has ended, or was not read from the source yet",
+          GD_E_INVALID },
+        { "{\"do\":\"timeout\",\"ms\":60000}", "time limit of a task set to 60 s", 0 },
+        { "{\"do\":\"add\",\"gpu\":0}", "1 worker added to GPU 0", 0 },
+        { "{\"do\":\"remove\",\"gpu\":0}", "1 worker removed from GPU 0", 0 },
+        { "{\"do\":\"resume\"}", "resumed", 0 },
+        { "{\"do\":\"drain\"}", "draining: the run ends after 1 running task", 0 },
+    };
+    enum { ROWS = sizeof rows / sizeof *rows };
+    const struct gd_snapshot *s;
+    struct gd_observer *o;
+    struct world w;
+    open_world(&w, 1);
+    w.o.max_workers_per_gpu = 2;
+    launch(&w, 1, 5);
+    const int fd = client_open();
+    for (size_t i = 0; i < ROWS; i++) {
+        client_ask(fd, rows[i].line);
+        client_ask(fd, "{\"do\":\"status\"}");
+    }
+    CHECK_EQ(gd_observer_open(&o, NULL), 0);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->n_requests, ROWS);
+    CHECK_EQ(s->requests_missed, 0);
+    for (size_t i = 0; i < ROWS; i++) {
+        CHECK_STR(gd_snapshot_request(s, i)->what, rows[i].what);
+        CHECK_EQ(gd_snapshot_request(s, i)->code, rows[i].code);
+        CHECK_LE(gd_snapshot_request(s, i)->at_ns, s->read_ns);
+        CHECK_GE(gd_snapshot_request(s, i)->at_ns, s->stats->start_ns);
+    }
+    CHECK_EQ(s->stats->draining, 1);
+    CHECK_EQ(s->stats->task_timeout_ms, 60000);
+    gd_observer_close(&o);
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     close(fd);
     close_world(&w);
 }

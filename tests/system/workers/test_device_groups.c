@@ -4,6 +4,7 @@
  * fails.
  */
 #include <fcntl.h>
+#include <gpu_dispatch/observe.h>
 #include <sched.h>
 #include <sys/stat.h>
 
@@ -59,6 +60,28 @@ TEST(two_devices_per_worker)
     open_on(&w, "4", "auto", 2);
     check_seen(&w, 2, (const char *[]){ "0,1", "2,3" }, NULL);
     CHECK_EQ(world_events(&w, 'i'), 0);
+    world_close(&w);
+}
+
+/* Observers see which devices belong together. */
+TEST(groups_on_the_page)
+{
+    static const int64_t expected[][2] = { { 3, 3 }, { 0, 3 }, { 1, 1 }, { 2, 1 } }; /* gpu_id, group */
+    struct world w;
+    struct gd_observer *o;
+    const struct gd_snapshot *s;
+    open_on(&w, "4", "3+0,1+2", 0);
+    w.o.job = "grouped";
+    CHECK_EQ(gd_dispatcher_open(&w.d, &w.o), 0);
+    CHECK_EQ(gd_observer_attach(&o, w.d), 0);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->n_devices, 4);
+    for (size_t i = 0; i < s->n_devices; i++) {
+        CHECK_EQ(gd_snapshot_device(s, i)->gpu_id, expected[i][0]);
+        CHECK_EQ(gd_snapshot_device(s, i)->group, expected[i][1]);
+    }
+    gd_observer_close(&o);
+    gd_dispatcher_close(&w.d);
     world_close(&w);
 }
 

@@ -23,7 +23,7 @@ enum { WORKERS = 3, DEVICES = 2 };
 
 static const struct gd__page_device two[DEVICES] = {
     { .gpu_id = 0, .vendor = GD_VENDOR_CPU, .name = "first", .uuid = "GPU-1" },
-    { .gpu_id = 1, .vendor = GD_VENDOR_CPU, .name = "second" },
+    { .gpu_id = 1, .vendor = GD_VENDOR_CPU, .name = "second", .group = 0 },
 };
 
 /* Opens a page without a name, because its directory cannot be made. */
@@ -70,7 +70,8 @@ TEST(parts_do_not_overlap)
             { p.workers + counts[i][0] * sizeof(struct gd__page_worker), p.devices },
             { p.devices + counts[i][1] * sizeof(struct gd__page_device), p.tasks },
             { p.tasks + GD__PAGE_TASKS * sizeof(struct gd__page_task), p.failures },
-            { p.failures + GD__PAGE_FAILURES * sizeof(struct gd__page_failure), p.size },
+            { p.failures + GD__PAGE_FAILURES * sizeof(struct gd__page_failure), p.requests },
+            { p.requests + GD__PAGE_REQUESTS * sizeof(struct gd__page_request), p.size },
         };
         for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
             CHECK_LE(ends[k][0], ends[k][1]);
@@ -158,6 +159,7 @@ TEST(a_snapshot_has_what_was_written)
     gd__page_put_failure(p, &f);
     p->run.tasks_ended = p->run.failures_ended = 1;
     p->run.stats.completed = 9;
+    gd__page_put_request(p, &(struct gd__page_request){ .at_ns = 7, .code = -3, .text_size = 5, .text = "re\nsu!" });
     gd__page_put_run(p);
     CHECK_EQ(gd_observer_read(o, &s), 0);
     CHECK_STR(s->job, "a job");
@@ -173,13 +175,28 @@ TEST(a_snapshot_has_what_was_written)
     CHECK_EQ(s->n_devices, DEVICES);
     CHECK_STR(gd_snapshot_device(s, 0)->name, "first");
     CHECK_STR(gd_snapshot_device(s, 0)->uuid, "GPU-1");
+    CHECK_EQ(gd_snapshot_device(s, 1)->group, 0);
     CHECK_EQ(s->n_tasks, 1);
     CHECK_MEM(gd_snapshot_task(s, 0), &t, sizeof t);
     CHECK_EQ(s->n_failures, 1);
     CHECK_STR(gd_snapshot_failure(s, 0)->input, "abc");
     CHECK_STR(gd_snapshot_failure(s, 0)->error, "no t");
+    CHECK_EQ(s->n_requests, 1);
+    CHECK_EQ(gd_snapshot_request(s, 0)->at_ns, 7);
+    CHECK_EQ(gd_snapshot_request(s, 0)->code, -3);
+    CHECK_STR(gd_snapshot_request(s, 0)->what, "re su");
     CHECK_EQ(gd_observer_read(o, &s), 0);
     CHECK_EQ(s->n_tasks + s->n_failures + s->tasks_missed + s->failures_missed, 0); /* each is reported once */
+    CHECK_EQ(s->n_requests + s->requests_missed, 0);
+    for (uint64_t i = 0; i < GD__PAGE_REQUESTS + 5; i++) /* the oldest of them are replaced */
+        gd__page_put_request(p, &(struct gd__page_request){ .at_ns = i });
+    gd__page_put_run(p);
+    CHECK_EQ(gd_observer_read(o, &s), 0);
+    CHECK_EQ(s->n_requests, GD__PAGE_REQUESTS);
+    CHECK_EQ(s->requests_missed, 5);
+    CHECK_EQ(gd_snapshot_request(s, 0)->at_ns, 5);
+    CHECK_EQ(gd_snapshot_request(s, GD__PAGE_REQUESTS - 1)->at_ns, GD__PAGE_REQUESTS + 4);
+    CHECK(!gd_snapshot_request(s, GD__PAGE_REQUESTS));
     gd__page_end(p);
     CHECK_EQ(gd_observer_read(o, &s), 0);
     CHECK(s->ended);
@@ -559,6 +576,8 @@ static struct gd__page *full_page(void)
     struct gd__page_worker w = { .task_size = 4, .task = "text" };
     for (unsigned i = 0; i < WORKERS; i++)
         gd__page_put_worker(p, i, &w);
+    for (unsigned i = 0; i < 3; i++)
+        gd__page_put_request(p, &(struct gd__page_request){ .text_size = 6, .text = "paused" });
     gd__page_put_run(p);
     return p;
 }
@@ -585,6 +604,9 @@ static void check_snapshot(const struct gd_snapshot *s)
         CHECK(has_end(gd_snapshot_failure(s, i)->error, sizeof gd_snapshot_failure(s, i)->error));
         CHECK(has_end(gd_snapshot_failure(s, i)->input, sizeof gd_snapshot_failure(s, i)->input));
     }
+    CHECK_LE(s->n_requests, GD__PAGE_REQUESTS);
+    for (size_t i = 0; i < s->n_requests; i++)
+        CHECK(has_end(gd_snapshot_request(s, i)->what, sizeof gd_snapshot_request(s, i)->what));
 }
 
 /* Opens the page and reads it twice. The calls may return anything, but must not crash. */
@@ -613,6 +635,7 @@ TEST_WITHIN(300, any_byte_may_be_wrong)
         { p->plan.live, p->plan.tasks },
         { p->plan.tasks, p->plan.tasks + 2 * sizeof(struct gd__page_task) },
         { p->plan.failures, p->plan.failures + 80 },
+        { p->plan.requests, p->plan.requests + 40 },
     };
     static const unsigned char values[] = { 0x00, 0x7f, 0xff };
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
@@ -671,8 +694,8 @@ TEST(a_page_of_another_version_gives_a_clear_error)
         CHECK_EQ(pwrite(fd, &versions[i], sizeof versions[i], offsetof(struct gd__page_header, version)),
                  sizeof versions[i]);
         CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), GD_E_VERSION);
-        CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 3, " : "version 5, ");
-        CHECK_CONTAINS(gd_error_text(), "but this program reads version 4:");
+        CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 4, " : "version 6, ");
+        CHECK_CONTAINS(gd_error_text(), "but this program reads version 5:");
     }
     close(fd);
     gd__page_close(&p);
