@@ -167,10 +167,11 @@ static const char exit_status[] = "Exit status of gpu-dispatch run:\n"
                                   "  255      any other error: a wrong option, no such command, no GPU, a log that\n"
                                   "           could not be written\n"
                                   "\n"
-                                  "If --halt stopped the run, the exit status is that of GNU parallel. For fail=N\n"
-                                  "and success=N it is the exit status of the task that stopped the run. With a\n"
-                                  "percentage, fail=N%, it is the percentage of failed tasks. It is 255 if a log\n"
-                                  "could not be written.\n";
+                                  "If --halt stopped the run, the exit status is that of GNU parallel. For fail=1\n"
+                                  "and done=1 it is the exit status of the task that stopped the run. For success\n"
+                                  "it is 0. For any other number it is the number of failed tasks, and for any\n"
+                                  "other percentage the percentage of failed tasks. It is 255 if a log could not\n"
+                                  "be written.\n";
 
 static const struct topic {
     const char *name;
