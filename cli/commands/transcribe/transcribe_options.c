@@ -87,8 +87,8 @@ static const struct cli_opt table[] = {
       "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); free:2 (wait for 2 unused GPUs); sim:4 (4 "
       "simulated GPUs); cpu:8 (8 workers, no GPU) (default auto)",
       cli_set_text, AT(run.gpus), .group = "Devices and workers" },
-    { "ignore-gpu-locks", 0, NULL, "ignore the locks of other runs on GPUs (--gpus free), and lock none", cli_set_flag,
-      AT(run.ignore_gpu_locks) },
+    { "ignore-gpu-locks", 0, NULL, "also use GPUs that another run has locked with --gpus free, and lock no GPU",
+      cli_set_flag, AT(run.ignore_gpu_locks) },
     { "workers", 'j', "N",
       "number of workers on each GPU; auto:6G starts as many as fit if each needs 6 GiB of free GPU memory (default 1)",
       cli_set_workers, AT(run.workers) },

@@ -194,8 +194,7 @@ static void fail_begin(struct gd_worker *w, struct gd__flight_entry *e, int code
     (void)w;
     if (atomic_load(&e->state) & GD__FLIGHT_FINISHED)
         gd__flight_misuse(
-            "begin() returned %d for task %llu, for which gd_result_finish() was called: it must return 0 "
-            "then",
+            "begin() returned %d for task %llu, although gd_result_finish() was called for this task: it must return 0",
             code, (unsigned long long)e->e.task.id);
     gd__result_settle(&e->e.result, code, "begin");
     gd__message_forget();
