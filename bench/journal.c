@@ -2,12 +2,18 @@
  *
  * Measures what a journal costs.
  *
- *   rate    tasks a second, for tasks of a few microseconds, without a journal and with one, in turn: journal_plain,
- *           journal_kept, journal_followed (also with an output file), journal_ratio (kept divided by plain). Also the
- *           processor time that the dispatching process uses for each task. Other load on the machine changes this
- *           figure less than the rates
- *   resume  makes a journal with many records and measures the seconds until the first new task is done and the peak
- *           resident memory: for a list in the same order, a list with a new line first, and a list in another order
+ *   rate    runs short tasks (a few microseconds each) in four ways, one after the other in each round, and measures
+ *           the tasks per second:
+ *             journal_plain      without a journal and without an output file
+ *             journal_kept       with a journal
+ *             journal_written    with an output file
+ *             journal_followed   with a journal and an output file that the journal follows
+ *           journal_ratio is kept divided by plain, journal_followed_ratio is followed divided by written. The names
+ *           with _cpu are the processor time of the dispatching process for each task. Other load on the machine
+ *           changes them less than the rates.
+ *   resume  makes a journal with many records and resumes it with three lists: in the same order, with a new line
+ *           first, and in another order. For each list it measures the time until the journal is open, until the first
+ *           new task is done and until the run has ended, and the peak resident memory
  *
  * One JSON object per line: name, unit, median, repeats.
  *

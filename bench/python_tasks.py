@@ -15,8 +15,8 @@ item to the last result. Names are <kind>_<variant>:
   mpire, mpire_chunk_64       mpire.WorkerPool.imap_unordered
   ray                         an actor, with the number of calls in flight that is fastest for it
   memcpy                      no tasks: one array copied to another, both warm
-  memcpy_queue                no tasks: one array copied to the slots of a queue in turn, in warm shared memory; it has as
-                              many slots as our queue
+  memcpy_queue                no tasks: one array copied to several buffers in turn, in warm shared memory; there are as
+                              many buffers as our queue has slots
 
 One JSON object per line: name, unit, the median of the repeats, the repeats; or `failed` with an error message.
 """

@@ -295,7 +295,7 @@ static void heed_signals(struct tui_panel *p)
 {
     if (atomic_exchange(&stop_wanted, false)) {
         stop_here(p);
-        p->next_ms = now_ms() + REDRAW_MS; /* or earlier, at SIGCONT, which another thread may get a moment later */
+        p->next_ms = now_ms() + REDRAW_MS; /* earlier if SIGCONT comes, which another thread may get */
     }
     if (atomic_exchange(&continued, false)) {
         p->shown.size = 0;

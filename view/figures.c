@@ -44,7 +44,7 @@ void view_history_add(struct view_history *h, const struct gd_snapshot *s)
     if (!last || now.ns - last->ns >= sample_ns)
         h->samples[h->n++ % VIEW_SAMPLES] = now;
     if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
-        h->first = now; /* only when its work is known, which is reported a moment after the task's end */
+        h->first = now; /* the work of a task is reported a moment after its end */
     if (s->n_failures) {
         const struct gd_failure_view *f = gd_snapshot_failure(s, s->n_failures - 1);
         snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);

@@ -291,8 +291,8 @@ struct tasks_job {
     _Alignas(CLI_TASK_END_ALIGN) char ends[];
 };
 
-/* Writes the deferred journal record. A task is not recorded as done if its output could not be written or nothing
- * reads it any more. */
+/* Writes the deferred journal record. A task is not recorded as done if its output could not be written, or if nothing
+ * reads the output any more. */
 static void settle(struct cli_sinks *s, void *record, const struct cli_task_end *e)
 {
     if (!record)

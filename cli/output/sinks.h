@@ -38,7 +38,7 @@ struct cli_sinks {
     pthread_mutex_t err_lock; /* held while standard error is written to */
     bool one_stream;          /* standard output and standard error are the same file */
     bool flushed;
-    bool drained; /* set with flushed: everything that was added is written */
+    bool drained; /* set together with flushed; true: everything that was added is written */
     atomic_uint_fast64_t waiting, dropped;
     atomic_bool troubled, broken;
     atomic_bool failed; /* something could not be written, and that was reported */

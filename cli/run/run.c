@@ -84,7 +84,7 @@ static int open_source(void *user)
     struct cli_running *r = user;
     const int signal_number = cli_free_wait_end();
     if (signal_number)
-        raise(signal_number); /* it came after the wait, so it must have its usual effect */
+        raise(signal_number); /* the signal came after the wait, so it must have its usual effect */
     cli_callbacks_hook(r);
     return reported(open_input(r) < 0 ? -1 : open_work(r));
 }

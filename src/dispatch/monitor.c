@@ -17,7 +17,7 @@ enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 /* --- tasks and results --- */
 
 /* How many tasks to take now. With GD_PLACE_DYNAMIC any worker may get any task, so a task may wait in the feeder's
- * queue instead of the backlog. Any other placement needs all tasks, and so does a shutdown. */
+ * queue instead of the backlog. Any other placement needs all tasks, and so do priorities and a shutdown. */
 static uint64_t wanted(const struct gd_dispatcher *d)
 {
     const uint64_t enough = BACKLOG_ENOUGH + 2 * (uint64_t)d->o.batch_size * d->n_workers;

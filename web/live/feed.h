@@ -61,8 +61,8 @@ size_t web_feed_watchers(struct web_feed *f);
 /* --- the end -------------------------------------------------------------------- */
 
 /* Called when the run is over. Takes the last sample, sends it to the watchers, and waits until they have left. Waits
- * at most wait_ms for clients that do not read, and at most most_ms for the thread that serves the others, which may
- * have to wait for a CPU. After this no watcher sleeps, and read is not called again. */
+ * at most wait_ms for clients that do not read. Waits at most most_ms for the server's thread, which may have to wait
+ * for a CPU before it can serve the other clients. After this no watcher sleeps, and read is not called again. */
 void web_feed_finish(struct web_feed *f, unsigned wait_ms, unsigned most_ms);
 
 /* All watchers must have left. */

@@ -105,7 +105,7 @@ static int find_devices(struct work *w)
     struct gd_devices *devices = NULL;
     struct gd_device d = { .size = sizeof d };
     const char *spec = w->asked->run.gpus;
-    /* It is not known yet which devices will be free. Until then, all usable devices stand for them. */
+    /* With "free", it is not known yet which devices will be used. So look at the usable devices. */
     int rc = gd_devices_open(&devices, gd__spec_is_free(spec) ? "auto" : spec);
     if (rc == 0)
         rc = gd_devices_get(devices, 0, &d);

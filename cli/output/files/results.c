@@ -5,9 +5,9 @@
  *     DIR/1/<first argument>/2/<second argument>/{stdout,stderr,seq}
  *
  * In a name "/" becomes "\_", "\" becomes "\\", a TAB "\t" and a NUL "\0". An empty argument adds no directory below
- * its number. No file system takes a name of more than 255 bytes. Such a name is cut, and the rest is replaced by "~"
- * and a hash of the whole name, of 32 hexadecimal digits. GNU parallel only cuts it, so two tasks can get the same
- * directory. Two tasks with the same arguments share a directory, and the files of the later one remain.
+ * its number. A name may have at most 255 bytes. A longer name is cut, and its end is replaced by "~" and a hash of the
+ * whole name (32 hexadecimal digits). GNU parallel only cuts the name, so two tasks can get the same directory. Two
+ * tasks with the same arguments share a directory, and the files of the later task remain.
  *
  * Each file is written as NAME.part first and then renamed, so a file that exists is complete. A .part that a killed
  * run left is overwritten when the task runs again.

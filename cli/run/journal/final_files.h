@@ -21,9 +21,9 @@ int cli_drop_old_records(const char *path, struct gd_journal_reader *r);
  * or -1 with gd__fail_text(). */
 int cli_records_are_whole(const char *path, struct gd_journal_reader *r);
 
-/* Writes the failures of the journal to a file (output/files/failure_record.h), as PATH.part first, which is then
- * renamed. json: inputs are lines of JSON. named: the user named the file, so it is written even if it is empty.
- * *count: the number of failures. */
+/* Writes the failures of the journal (output/files/failure_record.h) to PATH.part, and renames that to path. json:
+ * inputs are lines of JSON. named: the user named the file, so it is written even if it is empty. *count: the number of
+ * failures. */
 int cli_write_failures(const char *path, struct gd_journal_reader *r, bool json, bool named, uint64_t *count);
 
 #endif

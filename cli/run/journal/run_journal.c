@@ -355,8 +355,8 @@ bool cli_journal_show_input(struct gd__buffer *b, const char *payload, size_t si
         gd__json_put_arguments(b, payload, size);
         return true;
     }
-    /* If a single argument would be read back as several or as another one, it is written as an array with one element.
-     */
+    /* A single argument that would be read back as several arguments, or as a different one, is written as an array
+     * with one element. */
     struct gd__buffer list = { 0 };
     const bool is_list = *payload == '[' && gd__json_read_list(&list, payload, size);
     gd__buffer_free(&list);

@@ -7,9 +7,8 @@
  *   a percentage, reached or not                the percentage of failures, rounded up
  *   success, reached                            0
  *
- * A percentage of the total that comes to exactly one task is a limit of one. Tasks that end after the limit was
- * reached do not change the status.
- */
+ * If a percentage of the total is exactly one task, the limit is one. Tasks that end after the limit was reached do not
+ * change the status. */
 #include "cli/run/stop/halt.h"
 
 #include <stdio.h>

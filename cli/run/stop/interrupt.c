@@ -13,8 +13,7 @@
  *   SIGTSTP   Ctrl-Z. If there is a panel, the panel handles it, because it must restore the terminal first.
  *   SIGCONT   cancels a SIGTSTP that has not stopped the process yet
  *
- * SIGHUP and SIGTSTP stay ignored if they are ignored (nohup, a shell without job control).
- */
+ * If SIGHUP or SIGTSTP is ignored when the run begins (nohup, a shell without job control), it stays ignored. */
 #include "cli/run/stop/interrupt.h"
 
 #include <errno.h>
@@ -66,7 +65,7 @@ struct cli_interrupt {
 /* Handlers of the panel, which are called too. NULL: none. */
 static void (*panel_stop)(int number), (*panel_continue)(int number);
 
-/* SIGTSTP with a panel, which stops the process, and every SIGCONT. */
+/* The handler of SIGCONT, and of SIGTSTP if there is a panel. The panel then stops the process. */
 static void on_job_control(int number)
 {
     void (*panel)(int) = number == SIGTSTP ? panel_stop : panel_continue;
@@ -102,7 +101,8 @@ static bool take_interrupt(void)
     return atomic_exchange(&interrupt_wanted, false);
 }
 
-/* What happens when a part of --stop-grace is over. The rest of it is for writing what is left, and for the journal. */
+/* What happens when a part of --stop-grace is over. The rest of the time is for writing the remaining output and the
+ * journal. */
 static uint64_t reserve_ms(const struct cli_interrupt *i)
 {
     return i->grace_ms / 5 < RESERVE_MOST_MS ? i->grace_ms / 5 : RESERVE_MOST_MS;
@@ -175,7 +175,7 @@ static void begin_shutdown(struct cli_interrupt *i, int number)
     i->say(i->user, message);
 }
 
-/* The terminal was closed, or somebody asked for this. */
+/* Lets running tasks finish after SIGHUP: the terminal was closed, or somebody sent the signal. */
 static void drain(struct cli_interrupt *i)
 {
     char message[128], tasks[64];

@@ -3,9 +3,9 @@
  * The workers are stopped first: if this process stopped before them, they would continue alone. When this process is
  * continued, in the foreground or in the background, it continues the workers itself, because the shell cannot.
  *
- * A SIGCONT may come between Ctrl-Z and the stop. Then there must be no stop, because nobody would continue the process.
- * If it comes while our own SIGTSTP is pending, the kernel discards that. If it came before, the counters show it.
- */
+ * A SIGCONT may come between Ctrl-Z and the stop. Then there must be no stop, because nobody would continue the
+ * process. If the SIGCONT comes while our own SIGTSTP is pending, the kernel discards the SIGTSTP. If it came earlier,
+ * the counters show it. */
 #include "cli/run/stop/suspend.h"
 
 #include <pthread.h>

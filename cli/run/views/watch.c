@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * An observer of our own run. If the run cannot be observed (no directory for its page), a snapshot is made from the
- * dispatcher's statistics, which only lack what each worker is doing.
- */
+ * dispatcher's statistics. It does not show what each worker is doing. */
 #include "cli/run/views/watch.h"
 
 #include <stdatomic.h>
