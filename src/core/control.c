@@ -155,8 +155,8 @@ void gd__sched_set_timeout(struct gd__sched *s, uint64_t now, uint64_t timeout_n
         if (w->state != GD_WORKER_IDLE && w->state != GD__WORKER_SHORT)
             continue;
         const uint64_t deadline = gd__max64(gd__head_deadline(s, now, i), now);
-        if (w->state == GD_WORKER_IDLE && gd__window_length(w) == 0)
-            gd__heap_disarm(&s->heap, &w->timer);
+        if (w->state == GD_WORKER_IDLE && deadline == GD__NEVER)
+            gd__heap_disarm(&s->heap, &w->timer); /* it may be armed for a longer limit */
         else if (deadline != GD__NEVER && (!gd__timer_armed(&w->timer) || w->timer.at_ns > deadline))
             gd__worker_arm(s, i, deadline);
     }

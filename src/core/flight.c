@@ -201,7 +201,7 @@ int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigne
     leave(s, now, i, place);
     if (w->n_flight == 0) { /* from now on the first task of the window has no reason to wait */
         gd__head_changed(w, now);
-        if (w->state == GD_WORKER_IDLE)
+        if (w->state == GD_WORKER_IDLE || w->state == GD__WORKER_SHORT)
             gd__arm_head_limit(s, now, i);
     }
     note_duration(s, i, o);

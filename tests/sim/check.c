@@ -706,7 +706,8 @@ static void check_deadlines(struct sim *s)
     const struct gd__sched_config *c = &s->plan.config;
     for (unsigned w = 0; w < c->n_workers && on_time(s); w++) {
         const struct gd__sched_worker *worker = &s->sched.workers[w];
-        if (worker->state == GD_WORKER_IDLE && worker->head < worker->tail && head_is_running(s, w))
+        const bool ready = worker->state == GD_WORKER_IDLE || worker->state == GD__WORKER_SHORT;
+        if (ready && worker->head < worker->tail && head_is_running(s, w))
             SIM_MUST(s, cancel_time(s, w) > s->now, "worker %u: its task is past its deadline", w);
         if (worker->state == GD_WORKER_CANCELLING)
             SIM_MUST(s, grace_end(s, w) > s->now, "worker %u: its grace is over", w);
