@@ -306,7 +306,7 @@ TEST(an_empty_source_counts_as_one_empty_argument)
     check_input(OPTIONS(none), "");
 }
 
-TEST(a_stream_with_others)
+TEST(a_stream_combined_with_other_sources)
 {
     enter_directory();
     make_text("f", "1\n2\n3\n");

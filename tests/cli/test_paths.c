@@ -72,7 +72,7 @@ TEST(the_worker_that_is_being_cancelled_is_shown)
 }
 
 /* A text that is marked as the end of a path is shown as one, whatever it looks like. */
-TEST(an_end_without_an_extension)
+TEST(a_path_without_an_extension_shows_its_end)
 {
     const struct tui_view v = { .width = 60, .height = 24, .utf8 = true };
     struct made_up *m = made_run("transcribe");

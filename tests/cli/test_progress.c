@@ -132,7 +132,7 @@ TEST(a_bar)
     CHECK_EQ(strlen(laid(&half, CLI_PROGRESS_BAR, 200)), 200);
 }
 
-TEST(a_bar_gives_way_to_figures)
+TEST(a_narrow_bar_shows_only_figures)
 {
     CHECK_STR(laid(&half, CLI_PROGRESS_BAR, 40), " 50% 500/1000, 3 failed, 2m05s left");
     CHECK_STR(laid(&half, CLI_PROGRESS_BAR, 10), " 50% 500/1");

@@ -252,7 +252,7 @@ TEST(messages_contain_no_terminal_commands)
     check_output(m, CLI_RESULT_BYTES, false, "", "gpu-dispatch: task \"a?[2J b\": bad\n");
 }
 
-TEST(what_happens_to_all_tasks_is_not_reported_for_each)
+TEST(failures_of_the_whole_run_are_not_reported_for_each_task)
 {
     check_output(failure(GD_FAILURE_NO_WORKER, "not done: no workers are left"), CLI_RESULT_BYTES, false, "", "");
     check_output(failure(GD_FAILURE_CANCELLED, "the run was shut down"), CLI_RESULT_BYTES, false, "", "");

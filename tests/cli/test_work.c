@@ -154,7 +154,7 @@ TEST(a_file_of_size_0_is_still_to_be_done)
 }
 
 /* The page reports more work done than the total. */
-TEST(more_than_all)
+TEST(more_work_done_than_the_total)
 {
     struct made_up *m = of_audio();
     m->s.work_done = 2 * m->s.work_total;

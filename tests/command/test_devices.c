@@ -267,7 +267,7 @@ TEST(devices_as_json)
                  "1 1 Foo GPU- 25769803776 21474836480 7 40 75000 1 4-7 False False []\n");
 }
 
-TEST(a_list_can_be_tried)
+TEST(gpus_shows_only_the_listed_devices)
 {
     CHECK_STR(sh("GPU_DISPATCH_SIM=4 gpu-dispatch gpus --gpus 1,3 --json | grep -o '\"id\":.'").out,
               "\"id\":1\n\"id\":3\n");

@@ -327,7 +327,7 @@ TEST(a_missing_output_is_reported_and_not_created)
     CHECK_STR(sh("wc -l < o").out, "1\n");
 }
 
-TEST(another_output_may_be_new)
+TEST(a_resumed_run_may_use_a_new_output_file)
 {
     need_journal();
     CHECK_EQ(sh(KEEP "--output o " CMD "::: a").status, 0);
@@ -336,7 +336,7 @@ TEST(another_output_may_be_new)
 }
 
 /* The run is refused for any two names of the same file, before anything is written. */
-TEST(one_file_for_two_things_is_refused)
+TEST(one_file_for_two_purposes_is_refused)
 {
     need_journal();
     CHECK_REFUSED(sh("seq 3 > in; " RUN "--output in -a in echo; status=$?; test $(wc -l < in) = 3 || exit 1; "
@@ -466,7 +466,7 @@ TEST(figures_of_a_list_that_lost_lines)
 
 /* --retry-failed runs only failed tasks that are in the input. If the user has removed them from the list, the message
  * does not suggest --retry-failed again. */
-TEST(failures_that_were_not_given_again)
+TEST(failed_tasks_that_are_not_in_the_input)
 {
     need_journal();
     const char *run = "gpu-dispatch run --gpus sim:2 --journal run.db --resume ";
@@ -487,7 +487,7 @@ TEST(failures_that_were_not_given_again)
     CHECK_CONTAINS(r.err, "; the failed tasks are listed in run.failed.jsonl; to run them again, add --retry-failed\n");
 }
 
-TEST(nothing_to_retry_from)
+TEST(retrying_without_a_journal_is_refused)
 {
     need_journal();
     CHECK_REFUSED(sh(RUN "--journal typo.db --retry-failed echo ::: a"),
@@ -497,7 +497,7 @@ TEST(nothing_to_retry_from)
                   "gpu-dispatch: --journal needs the name of a file: --journal FILE");
 }
 
-TEST(an_interrupted_run_says_how_to_go_on)
+TEST(a_halted_run_says_how_to_continue)
 {
     need_journal();
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --journal run.db --halt soon,done=2 " CMD "::: a b c d e");
@@ -530,7 +530,7 @@ TEST(a_run_that_ends_before_its_input)
 }
 
 /* Tasks that were left get a record when a later run ends them, also in a file that not all runs wrote to. */
-TEST(tasks_that_were_left_have_no_record)
+TEST(tasks_that_were_not_run_have_no_record)
 {
     need_journal();
     sh("seq 40 > half; seq 80 > all; " KEEP "--output first -a half true {}");

@@ -71,12 +71,12 @@ TEST(attempts_in_all)
     CHECK_STR(r.out, "1 3\n");
 }
 
-TEST(an_attempt_that_succeeds_is_the_last)
+TEST(no_retry_after_a_success)
 {
     CHECK_PRINTS(sh(RUN "--retries 5 'echo $GPU_DISPATCH_ATTEMPT; [ $GPU_DISPATCH_ATTEMPT = 2 ] #' ::: a"), "2\n");
 }
 
-TEST(attempts_without_end)
+TEST(retries_0_tries_until_success)
 {
     CHECK_PRINTS(sh(RUN "--retries 0 '[ $GPU_DISPATCH_ATTEMPT = 4 ] && echo yes #' ::: a"), "yes\n");
 }

@@ -101,7 +101,7 @@ TEST(a_bar)
 }
 
 /* Tasks that were never run are neither done nor failed. Workers that were killed had no time to clean up. */
-TEST(a_bar_of_a_run_that_was_ended)
+TEST(a_bar_of_a_halted_run)
 {
     struct ran r = sh("gpu-dispatch run --gpus sim:1 --quiet --bar --halt now,fail=1 'exit {}' ::: 1 1 1 1");
     CHECK_CONTAINS(r.err, "1/4, 1 failed");

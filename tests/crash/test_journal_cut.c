@@ -214,7 +214,7 @@ TEST_WITHIN(600, resumed_from_a_cut_log)
     drop();
 }
 
-TEST(something_else)
+TEST(a_file_that_is_not_a_journal_is_not_overwritten)
 {
     job_enter(&the_job);
     job_reset();

@@ -56,7 +56,7 @@ TEST(nothing_is_left_beside_it)
     CHECK_STR(names_here(), "run.db");
 }
 
-TEST(a_reader_that_is_closed_last_clears_up)
+TEST(the_last_reader_removes_the_log_files)
 {
     directory_enter();
     struct job job = JOB("");

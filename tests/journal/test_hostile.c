@@ -310,7 +310,7 @@ TEST_WITHIN(900, a_view_in_place_of_a_table)
     check_refused("a table is missing");
 }
 
-TEST_WITHIN(300, a_column_that_is_computed)
+TEST_WITHIN(300, a_generated_column_is_refused)
 {
     make_journal();
     if (sqlite3_libversion_number() < 3031000)

@@ -250,7 +250,7 @@ static const char *tasks_by_worker(void)
 }
 
 /* Tasks that are done already are not part of a chunk. */
-TEST(chunks_are_of_what_is_left)
+TEST(chunks_divide_only_the_remaining_tasks)
 {
     struct job job = JOB("");
     run_first(&job, 60);
@@ -557,7 +557,7 @@ static int see_failure(void *user, const char *failure, uint64_t n)
     return 0;
 }
 
-TEST(a_reader_sees_what_is_there)
+TEST(a_reader_returns_the_summary_and_all_records)
 {
     directory_enter();
     struct job job = JOB("");
@@ -614,7 +614,7 @@ static int count_records(void *user, const struct gd_journal_record *r)
     return 0;
 }
 
-TEST(a_reader_gets_through_many)
+TEST(a_reader_reads_many_records)
 {
     struct job job = JOB("");
     run_first(&job, 5000);

@@ -52,7 +52,7 @@ static void is_found_at(const char *path, const char *model_dir)
     CHECK_EQ(tr_model_find(&model, "own", NULL, model_dir), -1);
 }
 
-TEST(every_place)
+TEST(a_model_is_found_in_every_directory)
 {
     enter();
     is_found_at("given/ggml-own.bin", "given");
@@ -176,7 +176,7 @@ TEST(a_model_missing_in_many_places)
     CHECK_STR(strrchr(gd__fail_text(), '/'), "/ggml-base.bin");
 }
 
-TEST(where_the_command_puts_it)
+TEST(the_download_command_names_the_right_directory)
 {
     enter();
     setenv("GPU_DISPATCH_MODELS", "/srv/models", 1);

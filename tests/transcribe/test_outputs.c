@@ -146,7 +146,7 @@ TEST(a_directory_that_can_not_be_made)
     CHECK_CONTAINS(gd__fail_text(), "/proc/here: this directory cannot be created");
 }
 
-TEST(a_file_where_a_directory_is_needed)
+TEST(a_file_in_place_of_the_output_directory)
 {
     directory_enter();
     make_file("out", 1);
@@ -212,7 +212,7 @@ static void set_time(const char *path, time_t s, long ns)
     CHECK_EQ(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-TEST(done_when_every_output_is_there)
+TEST(done_when_every_output_exists)
 {
     directory_enter();
     make_file("in/a.wav", 1);

@@ -120,7 +120,7 @@ TEST(a_full_disk_is_detected_before_the_text)
 }
 
 /* The text is longer than the text that can be spoken in the duration of the file. */
-TEST(a_disk_that_is_full_in_the_end)
+TEST(a_disk_that_becomes_full_before_the_text_is_written)
 {
     directory_enter();
     small_disk("out", 64);

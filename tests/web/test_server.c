@@ -79,7 +79,7 @@ TEST(anything_else_is_not_found)
     serve_end(&v);
 }
 
-TEST(nothing_but_get_and_head)
+TEST(only_get_and_head_are_allowed)
 {
     static const char *const methods[] = { "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "FOO" };
     struct served v;
@@ -224,7 +224,7 @@ TEST(another_port_no_host_or_two_are_refused)
     serve_end(&v);
 }
 
-TEST(an_origin_has_to_be_our_own)
+TEST(an_origin_must_be_that_of_the_page)
 {
     static const char *const bad[] = {
         "null", "http://evil.test", "https://evil.test", "http://127.0.0.1", "file://", "http://localhost:1", ""
@@ -572,7 +572,7 @@ TEST(two_hundred_at_once)
 }
 
 /* If clients open more and more connections, the server refuses them and leaves the run its descriptors. */
-TEST(more_than_there_is_room_for)
+TEST(more_clients_than_the_server_accepts)
 {
     struct served v;
     need_descriptors(800);
@@ -633,7 +633,7 @@ TEST_WITHIN(120, slow_strangers_shut_no_client_out)
 }
 
 /* The limit for idle connections, which every byte resets, is an hour here. */
-TEST(a_request_has_to_be_whole_in_time)
+TEST(a_request_must_be_complete_in_time)
 {
     static const char *const begun[] = { "", "GET", "GET / HTTP/1.1\r\nX: ",
                                          "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc" };
@@ -649,7 +649,7 @@ TEST(a_request_has_to_be_whole_in_time)
     serve_end(&v);
 }
 
-TEST(garbage)
+TEST(invalid_requests)
 {
     static const char *const texts[] = {
         "\r\n\r\n",

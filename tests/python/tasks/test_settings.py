@@ -133,7 +133,7 @@ def test_wrong_settings(settings, error, words):
         Task(1, **settings)
 
 
-def test_wrong_settings_in_a_generator_end_the_run_after_the_items_before():
+def test_wrong_settings_end_the_run_after_the_earlier_items():
     ends = []
     with pytest.raises(ValueError, match="priority is 9"):
         Dispatcher(Worker, [0], **PATIENT).run(

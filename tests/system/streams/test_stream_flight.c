@@ -62,7 +62,7 @@ static size_t one_is_held(size_t i, char **bytes)
     return (size_t)(i == 7 ? asprintf(bytes, "hold") : asprintf(bytes, "task %zu", i));
 }
 
-TEST(a_time_limit_cancels_one_task_alone)
+TEST(a_time_limit_cancels_only_one_task)
 {
     struct job j;
     open_job(&j, "gather", NULL);

@@ -138,7 +138,7 @@ static void open_the_others(struct world *w, const struct gd_report *r)
         open_gate(w, i);
 }
 
-TEST(a_time_limit_stops_one_task_alone)
+TEST(a_time_limit_stops_only_one_task)
 {
     struct world w;
     open_world(&w, 1, 4);

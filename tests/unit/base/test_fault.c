@@ -96,7 +96,7 @@ TEST(a_worker_dies_at_the_chosen_point)
     CHECK_EQ(dies_at(0), 0);
 }
 
-TEST(its_replacement_does_not_die_by_default)
+TEST(the_replacement_of_a_killed_worker_does_not_die_by_default)
 {
     setenv("GD_KILL", "a", 1);
     CHECK_EQ(dies_at(1), 0);

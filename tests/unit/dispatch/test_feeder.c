@@ -345,7 +345,7 @@ TEST(written_in_place_and_made_shorter)
     rig_close(&r);
 }
 
-TEST(made_so_short_that_it_is_stored_in_the_entry)
+TEST(a_payload_made_very_short_is_stored_in_the_entry)
 {
     struct script s = { .n = 50, .size = 3, .alloc = 5000 };
     struct rig r;

@@ -143,7 +143,7 @@ TEST(nvlinks_are_counted)
     CHECK_STR(nvidia(2), "0+1 2+3");
 }
 
-TEST(what_remains_stays_connected)
+TEST(the_remaining_devices_stay_connected)
 {
     /* All links are equal: 0-1, 0-2, 1-3. If 0+1 were a group, the rest, 2 and 3, would have no link. */
     use_nvml("4");

@@ -436,7 +436,7 @@ static void release_then_kill(struct waited *w, const char *message)
         kill_process(w, message);
 }
 
-TEST(what_is_waited_for_is_reported_once_and_again_when_it_changes)
+TEST(a_wait_is_reported_once_and_again_after_a_change)
 {
     struct waited w = { .act = release_then_kill };
     char simulated[64];

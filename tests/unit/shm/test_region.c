@@ -44,7 +44,7 @@ TEST(only_we_can_write_to_our_region)
     CHECK_EQ(mprotect(theirs, PAGE, PROT_READ | PROT_WRITE), -1);
 }
 
-TEST(they_can_write_to_their_region_and_we_can_read_it)
+TEST(the_other_side_writes_its_region_and_we_read_it)
 {
     create(2 * PAGE, GD__REGION_THEY_WRITE);
     char *theirs = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, region.fd, 0);
@@ -53,7 +53,7 @@ TEST(they_can_write_to_their_region_and_we_can_read_it)
     CHECK_EQ(((const char *)region.base)[3], 5);
 }
 
-TEST(their_region_is_read_only_here)
+TEST(a_region_of_the_other_side_is_read_only_here)
 {
     create(PAGE, GD__REGION_THEY_WRITE);
     pid_t pid = fork();

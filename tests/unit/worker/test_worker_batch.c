@@ -193,7 +193,7 @@ TEST(device_lost_in_a_batch_keeps_the_other_results)
     CHECK_EQ(f->exit_code, GD__EXIT_DEVICE_LOST);
 }
 
-TEST(a_batch_of_which_some_tasks_are_taken_back)
+TEST(a_batch_whose_last_tasks_are_taken_back)
 {
     prepare();
     f->spec.config.batch_size = 4;

@@ -29,7 +29,7 @@ TEST(the_table_and_the_arguments_are_stored)
     CHECK(gd__worker_registered()->interrupt == interrupt);
 }
 
-TEST(a_worker_is_recognized_without_the_call)
+TEST(a_worker_process_is_recognised_before_gd_worker_main)
 {
     setenv(GD__BOOT_ENV, "3", 1);
     CHECK(gd__in_worker_process());
