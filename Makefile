@@ -24,7 +24,7 @@ missing:
 $(BUILD)/build.ninja: | missing
 	@meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)
 
-unit: $(BUILD)/build.ninja ## build and run the unit tests alone: seconds after a change of one file
+unit: $(BUILD)/build.ninja ## build and run only the unit tests; takes seconds after a change of one file
 	@tools/test.sh $(BUILD) --suite unit --suite text
 
 test-one: $(BUILD)/build.ninja ## run one test: T=unit_arena, T='unit_arena one_case', T=tests/python/test_imap.py, T='a pytest -k expression'

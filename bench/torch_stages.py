@@ -25,7 +25,7 @@ import numpy
 import torch_batch
 from gpu_dispatch import BaseWorker, Dispatcher
 
-BATCH, WARM_UP, TURN = 32, 16, 64  # images, batches, batches; WARM_UP uses up what was in the queue
+BATCH, WARM_UP, TURN = 32, 16, 64  # numbers of images, batches and batches; WARM_UP uses up the items in the queue
 STAGES = ("between", "stack", "copy", "model", "fetch")
 
 

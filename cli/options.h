@@ -21,7 +21,7 @@ struct cli_opt {
     const char *value; /* name of the value in the help; NULL: the option takes no value */
     const char *help;  /* NULL: another name of the option before it, which is not shown */
     cli_opt_set *set;
-    size_t offset;     /* of the field */
+    size_t offset;     /* where the field is in the struct */
     uint64_t min, max; /* limits of a number */
     const char *group; /* a heading in the help; NULL: that of the option before it */
     /* Whether only arguments, and no options, follow this value. Such an option may have "--" in place of the value.

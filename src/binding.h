@@ -28,9 +28,10 @@ struct gd_worker_view;
 
 struct gd__hooks {
     void *user;
-    void (*after_round)(void *user); /* on the run's thread, in each round, after the callbacks and before it sleeps */
-    int fd;                          /* watched during the run if readable is not NULL */
-    void (*readable)(void *user);    /* called on the run's thread when fd is readable; must read until fd is empty */
+    /* Called on the run's thread in each round, after the callbacks and before the loop sleeps. */
+    void (*after_round)(void *user);
+    int fd;                       /* watched during the run if readable is not NULL */
+    void (*readable)(void *user); /* called on the run's thread when fd is readable; must read until fd is empty */
 
     /* If true, on_task_start or on_timeout of gd_options is treated as NULL. Without on_task_start, workers do not
      * report the start of tasks. Without on_timeout, on_error gets timeouts. */

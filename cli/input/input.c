@@ -52,7 +52,7 @@ struct cli_input {
     struct cli_column *columns; /* all columns; a streamed one is empty */
     size_t n_columns;
     uint64_t inner;      /* combinations of the groups after the first */
-    uint64_t rows;       /* of group 0; for a stream, the length of the columns linked to it */
+    uint64_t rows;       /* length of group 0; for a stream, the length of the columns linked to it */
     uint64_t *order;     /* the task numbers in shuffled order; NULL: not shuffled */
     bool others_empty;   /* all columns are empty, not counting a streamed one */
     const char *current; /* the stream's record in this row */

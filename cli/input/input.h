@@ -42,10 +42,10 @@ enum cli_source_kind {
 struct cli_source {
     enum cli_source_kind kind;
     bool link;                /* :::+ and ::::+ */
-    const char *path;         /* of a FILE or DIR */
-    const char *const *words; /* of WORDS */
+    const char *path;         /* for a FILE or DIR */
+    const char *const *words; /* for WORDS */
     size_t n_words;
-    struct gd_files *files; /* of LIST; borrowed until the input is closed */
+    struct gd_files *files; /* for LIST; borrowed until the input is closed */
 };
 
 enum cli_format {
@@ -59,14 +59,14 @@ enum cli_format {
 struct cli_input_options {
     const struct cli_source *sources; /* in the order of the command line; for `:::: a b` two of them */
     size_t n_sources;                 /* 0: standard input */
-    enum cli_format format;           /* of all FILE sources */
+    enum cli_format format;           /* the format of all FILE sources */
     bool json_payload; /* JSONL: payloads are always JSON; a failed input that was plain text becomes a string */
     bool skip_blank;   /* -r: empty or blank arguments are left out */
     bool need_total;   /* read everything first, so that the total is known (--halt with a percentage) */
     bool shuffle;      /* --shuf: read everything first, and return it in random order */
     bool seeded;       /* --shuf: the order follows from seed */
     uint64_t seed;
-    const char *const *patterns; /* of a DIR; NULL-terminated, NULL: every file */
+    const char *const *patterns; /* for a DIR; NULL-terminated, NULL: every file */
     bool recursive;
     bool hidden;
     enum gd_file_order order;

@@ -30,7 +30,7 @@
 #include "tui/terminal.h"
 
 enum {
-    GPUS_MOST = 32,           /* of a worker */
+    GPUS_MOST = 32,           /* the most GPUs of a worker */
     TASKS_LIMIT = 64 << 20,   /* bytes waiting to be written; above this no new task is begun */
     MESSAGES_LIMIT = 1 << 20, /* bytes waiting; above this messages are only counted */
     PACKED_ROOM = 1 << 16,    /* bytes of tasks that end in one round and are added together */

@@ -30,7 +30,7 @@ struct cli_streams {
     bool broken;
     bool out_shown, err_shown;         /* whether out and err are terminals */
     bool line_open;                    /* the last line on the terminal has no newline */
-    struct gd__buffer plain, out, err; /* of a task: the result as a line; output that was changed */
+    struct gd__buffer plain, out, err; /* buffers for a task: the result as a line; output that was changed */
     struct text out_text, err_text;    /* the text to write */
     struct gd__buffer prefix;          /* --tag: the prefix for this task */
 };

@@ -21,7 +21,7 @@ struct cli_work {
     struct gd_dispatcher *d;
     double unit;
     pthread_mutex_t lock;
-    uint64_t *weights; /* of the tasks so far, by their number */
+    uint64_t *weights; /* the weights of the tasks so far, indexed by their numbers */
     size_t n, room;
     uint64_t done, total;
 };

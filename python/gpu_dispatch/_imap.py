@@ -48,8 +48,8 @@ class _Stream:
     a flag, then checks its condition again, and then waits for a token in a queue. So no lock is needed.
 
     If acknowledge is set (the run has a journal), the run's thread waits in the callback of each result until the taker
-    asks for the next result. Only then is the task finished. In this case limit is not used, because skipped items have
-    no result to count. The queue of the library is the only limit.
+    asks for the next result. Then the task is finished. In this case limit is not used, because skipped items have no
+    result to count. The queue of the library is the only limit.
     """
 
     def __init__(self, iterable: Iterable[Any], limit: int, acknowledge: bool) -> None:

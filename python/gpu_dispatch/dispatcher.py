@@ -130,7 +130,7 @@ class Dispatcher:
             and each further one twice as long as the one before. With retry_timeouts, tasks that exceeded their time limit are
             retried too.
         :param max_tasks_per_worker: gives a worker a new process after this many tasks, for code that leaks. 0: never.
-        :param crash_limit: how often a task is started, at most, if it kills its worker each time.
+        :param crash_limit: maximum number of times that a task is started if it kills its worker each time.
         :param ordered: whether callbacks are called in the order of the generator.
         :param batch_size: maximum number of items for one call of process_batch(). batch_wait is how many seconds items
             may wait for a fuller batch.

@@ -53,7 +53,7 @@ size_t value_small(PyObject *object, unsigned char room[24]);
 /* The position of bytes in a file that can be mapped. fd -1: there is no such file, so buffers are copied. */
 struct value_place {
     int fd;
-    uint64_t offset; /* of the first byte of the value */
+    uint64_t offset; /* offset of the first byte of the value */
 };
 /* Decodes a value. Its large buffers become views of `place`, in the thread's list of views (see views_settle). */
 PyObject *value_read(const void *data, size_t size, const struct value_place *place);

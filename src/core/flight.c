@@ -181,7 +181,7 @@ static void end_beside_others(struct gd__sched *s, uint64_t now, unsigned i, uin
     w->places = (uint32_t)gd__min64(w->places, half);
     gd__update_target(s, i);
     gd__update_hunger(s, i);
-    if (gd__can_take_from(s, w)) /* what it was handed for places that it no longer has */
+    if (gd__can_take_from(s, w)) /* tasks that it was handed for places that it no longer has */
         gd__window_take_spare(s, i, gd__first_spare(s, w));
     s->counts.retried++;
     gd__task_began(&s->tasks[slot], o);

@@ -111,8 +111,8 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 void gd__pool_start(struct gd__sched *s, uint64_t now);
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w); /* called also when the tasks in flight have changed */
-/* Call this after tasks were taken back. A worker may have begun only the first tasks of the batch that is last now. It
- * then read a smaller batch, which had been at the same position and was taken back. */
+/* Call this after tasks were taken back. Makes the last batch shorter if only its first tasks are left. This happens if
+ * the worker began these tasks as a smaller batch, which was at the same position before and was taken back. */
 void gd__window_cut(struct gd__sched *s, unsigned w);
 /* Takes back the tasks that w has not begun. They are at the positions from w's new tail up to the returned one. */
 uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);

@@ -24,7 +24,7 @@ static uint64_t batch_unit(const struct gd__sched *s, const struct gd__sched_wor
 /* Whether tasks may be handed out ahead of time. */
 static bool may_be_ahead(const struct gd__sched *s, const struct gd__sched_worker *w, uint64_t b)
 {
-    /* A worker that may have fewer in flight than it can would begin at once whatever it is handed. */
+    /* A worker with fewer places than its concurrency would begin a task at once that is handed out ahead. */
     if (s->has_priorities || w->places < w->concurrency)
         return false;
     return s->config.n_workers == 1 || (w->mean_ns > 0 && w->mean_ns * b < SHORT_NS);
@@ -572,7 +572,7 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
     if (s->config.placement == GD_PLACE_DYNAMIC && s->backlog.count == 0) {
         take_from_busy_workers(s, now);
         if (s->has_priorities && s->backlog.count > 0 &&
-            s->solo.count == 0) { /* some of it may go before other tasks */
+            s->solo.count == 0) { /* a task of the backlog may have to start before others */
             gd__order_restore(s, now);
             serve(s, now, s->hungry);
         }

@@ -93,7 +93,7 @@ struct gd__task {
     uint8_t verdict;      /* enum gd__verdict */
     int8_t priority;      /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
     uint8_t group_deaths; /* how often its worker died with it and other tasks in flight */
-    bool asked_to_stop;   /* while in flight: its time was up */
+    bool asked_to_stop;   /* while in flight */
     bool solo;
     bool cancel_asked;      /* gd__sched_cancel_task() was called: ends as cancelled, or with a result sent before */
     struct gd__timer timer; /* DELAYED: the end of the delay; BEGUN: its deadline */
@@ -240,8 +240,8 @@ struct gd__sched_worker {
     uint32_t places;       /* how many it is given; less than its concurrency after it ran out of memory */
     uint32_t places_limit; /* the most that it is given; kept when its process is replaced */
     uint32_t n_flight;
-    uint32_t *flight;         /* by place: the slot of the task there, or GD__NO_TASK */
-    uint32_t guilty;          /* while it is killed for a task's time limit: that task; GD__NO_TASK */
+    uint32_t *flight;         /* for each place: the slot of the task there, or GD__NO_TASK */
+    uint32_t guilty;          /* the task for whose time limit it is being killed; GD__NO_TASK: none */
     uint64_t busy_since;      /* when the first of the tasks in flight began */
     uint64_t counted_running; /* its part of gd__sched.running */
     struct gd__list suspects; /* tasks that run alone on it */
@@ -311,7 +311,7 @@ struct gd__sched {
     uint64_t n_suspects;  /* tasks in workers' lists of suspects */
     uint64_t n_placed;    /* tasks in workers' own queues */
     uint64_t hold_until;  /* when to pump again: a batch is held back, or tasks may be worth taking back */
-    uint64_t order_at;    /* when to look next for tasks that wait behind a long one; GD__NEVER */
+    uint64_t order_at;    /* when to look next for tasks that wait behind a long one; GD__NEVER: not now */
     uint64_t short_since; /* since when every attempt has ended in a shortage; 0: there is no shortage */
     uint64_t limit_since; /* when gd__sched_set_timeout() was last called; 0: never */
     uint64_t next_start;  /* with start_gap_ns: when the next task may be handed out */
@@ -373,7 +373,7 @@ void gd__sched_shutdown(struct gd__sched *s, uint64_t now);
 /* Like a shutdown, but running tasks may take as long as they need. A shutdown after this limits their time. */
 void gd__sched_drain(struct gd__sched *s, uint64_t now);
 void gd__sched_abort(struct gd__sched *s, uint64_t now);
-/* The run was frozen for lost_ns, until now. That time counts towards no time limit, grace period or delay. */
+/* The run was frozen for lost_ns, until now. That time does not count towards time limits, grace periods and delays. */
 void gd__sched_frozen(struct gd__sched *s, uint64_t now, uint64_t lost_ns);
 void gd__sched_tick(struct gd__sched *s, uint64_t now); /* fires the timers that are due */
 void gd__sched_pump(struct gd__sched *s, uint64_t now);

@@ -29,7 +29,7 @@ struct gd__waiting {
     struct gd__list fresh[GD__PRIORITIES]; /* tasks from the source; index 0 is the lowest priority */
     uint32_t returned;                     /* the root of the heap of tasks that came back; valid if n_returned > 0 */
     uint64_t n_returned;
-    uint64_t count; /* of all */
+    uint64_t count; /* number of tasks in the queue */
     uint8_t levels; /* bit k: fresh[k] is not empty */
 };
 

@@ -158,7 +158,7 @@ struct gd_dispatcher {
     int signal_token;
     unsigned signals_seen;
     struct gd__watch wake_watch, signal_watch, hook_watch;
-    unsigned number;                 /* of this dispatcher among those of this process */
+    unsigned number;                 /* number of this dispatcher in this process */
     bool adopts;                     /* orphans become children of this process: see strays.c */
     struct gd__ended_children ended; /* reports the orphans that have ended */
     struct gd__watch ended_watch;
@@ -176,7 +176,7 @@ struct gd_dispatcher {
     /* Protects the child of every seat. A thread holds it to change a child, and to signal one from another thread. */
     pthread_mutex_t child_lock;
     _Atomic uint64_t suspended_at;  /* when the workers were stopped; 0: they are not stopped */
-    _Atomic uint64_t lost_ns;       /* how long the run was frozen, as far as not yet reported to the scheduler */
+    _Atomic uint64_t lost_ns;       /* how long the run was frozen; only time not yet reported to the scheduler */
     _Atomic uint32_t suspend_turns; /* how often workers were stopped or continued */
     uint32_t turns_seen;            /* the value of suspend_turns that the run's thread has seen */
     bool woke_late;                 /* the last sleep ended late: see suspend.c */

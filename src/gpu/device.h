@@ -16,7 +16,7 @@ enum { GD__DEVICE_VARIABLES = 5, GD__DEVICE_VARIABLE_MAX = 1536 };
 
 /* What is needed to start a worker on a device, or on a group of devices. */
 struct gd__worker_device {
-    int gpu_id; /* of the first device */
+    int gpu_id; /* number of the first device */
     size_t n_gpus;
     int gpu_ids[GD__GROUP_MOST];
     size_t n_variables;
@@ -37,7 +37,7 @@ void gd__devices_explain_room(const struct gd_devices *list, size_t i, uint64_t 
 struct gd__device_names {
     bool is_watched;   /* its failures are reported: see below */
     char uuid[96];     /* empty: none */
-    char gpu_uuid[96]; /* of a MIG instance: its GPU, whose failure is also its own; otherwise the same as uuid */
+    char gpu_uuid[96]; /* for a MIG instance: its GPU, whose failures concern it too; otherwise the same as uuid */
 };
 void gd__device_names(struct gd__device_names *out, const struct gd_devices *list, size_t i);
 

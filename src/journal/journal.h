@@ -23,7 +23,7 @@ struct gd__journal_key {
 };
 
 struct gd__journal_task {
-    uint64_t id;       /* of its record; 0: write no record */
+    uint64_t id;       /* id of its record; 0: write no record */
     uint64_t number;   /* in the source, from 0 */
     uint64_t weight;   /* belongs to the dispatcher */
     uint32_t attempts; /* attempts in the record that the new record replaces */

@@ -116,7 +116,7 @@ static void ignore_success(void *user, const struct gd_report *report)
     (void)user, (void)report;
 }
 
-/* If the program does not want to know which GPUs are waited for, people still do. */
+/* Used if the program has no on_device_note. Shows the user which GPUs the run waits for. */
 static int print_note(void *user, const char *message)
 {
     (void)user;

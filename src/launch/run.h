@@ -83,7 +83,7 @@ struct gd__run {
     bool say_replaced; /* written by prepare(): workers that are replaced are reported too */
     bool *no_setup;    /* for each worker: its setup failed */
     struct gd__setup_failures *setup_failures;
-    int result;           /* of gd_dispatcher_run() */
+    int result;           /* the value of gd_dispatcher_run() */
     _Atomic bool aborted; /* gd__run_abort() was called */
     bool left_behind; /* written by close_views() or conclude(): a thread that cannot be ended still uses the run and
                          the caller's parts. Nothing is released after that, and the process has to end. */

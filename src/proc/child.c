@@ -62,8 +62,8 @@ static int copy_up(int fd, int *copy)
     return *copy < 0 ? -1 : 0;
 }
 
-/* Copies the descriptor of a standard stream of the child. It is /dev/null if none was requested, or if the one of this
- * process was requested and is closed. */
+/* Copies the descriptor of a standard stream of the child. The stream is /dev/null if no descriptor was requested, or
+ * if the requested one is a standard stream of this process that is closed. */
 static int copy_stream(int fd, int null_fd, int *copy)
 {
     if (fd < 0)

@@ -15,8 +15,8 @@ size_t gd__descendants_signal(pid_t root, int signal, bool spare_daemons);
 void gd__descendants_kill(pid_t root, bool spare_daemons);
 
 /* Kills every descendant of root, in its process group or not. Those in the group are stopped first, so that they start
- * no more processes. Root must start none during this call: another process that calls this stops root before, and
- * kills it with the rest of its group after this call. spare_daemons is as above. */
+ * no more processes. Root must start no process during this call. If root is another process, the caller stops root
+ * before this call, and kills root with the rest of the group after it. spare_daemons is as above. */
 void gd__descendants_end(pid_t root, bool spare_daemons);
 
 /* --- children that this process did not start but has adopted, as a subreaper or as the first process --- */

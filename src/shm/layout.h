@@ -73,8 +73,8 @@
 #define GD__LINE           64u
 #define GD__EXTENT         (2u << 20) /* a huge page: see extents.h */
 #define GD__INLINE_MAX     24u        /* payloads and results of up to this many bytes travel in the slot */
-#define GD__FLIGHT_MAX     4096u      /* the most tasks in flight in one worker, */
-#define GD__FLIGHT_UNSET   256u       /* and if gd_options.concurrency is 0 */
+#define GD__FLIGHT_MAX     4096u      /* the most tasks in flight in one worker */
+#define GD__FLIGHT_UNSET   256u       /* the same if gd_options.concurrency is 0 */
 
 /* The full fence of the protocol. ThreadSanitizer does not support fences, so it gets a read-modify-write instead. */
 #if defined(__SANITIZE_THREAD__)
@@ -153,7 +153,7 @@ struct gd__worker_config { /* set once, before the worker starts */
     uint64_t arena_hot_size; /* the part worth pinning, from offset 0 */
     uint64_t task_capacity;
     uint64_t result_capacity;
-    uint64_t data_offset; /* of result bytes in the result region */
+    uint64_t data_offset; /* where the result bytes begin in the result region */
     uint64_t args_offset; /* in the task region */
     uint64_t args_size;
     uint64_t spin_ns;      /* how long to spin before sleeping */
@@ -165,7 +165,7 @@ struct gd__worker_config { /* set once, before the worker starts */
     int32_t gpu_ids[GD__GPUS_MOST]; /* all devices of the worker; the first is gpu_id */
     uint32_t concurrency;           /* the most tasks in flight; 0: the worker decides */
     uint32_t cancel_places;         /* entries of cancel_at */
-    uint64_t cancel_offset;         /* of cancel_at in the task region; a multiple of the page size */
+    uint64_t cancel_offset;         /* where cancel_at begins in the task region; a multiple of the page size */
     uint64_t batch_wait_ns;         /* how long a program that gathers tasks may wait for more: see worker/stream.c */
 };
 

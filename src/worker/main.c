@@ -8,13 +8,13 @@
  *   on a byte 'e'       ends that task by force, if the worker can do that
  *   on end of file      the dispatcher has ended: kills this process and its whole group
  *
- * It also does the latter when the dispatcher's pidfd is readable. This is needed because a fork of the dispatcher may
+ * It also kills the group when the dispatcher's pidfd is readable. This is needed because a fork of the dispatcher may
  * hold the socket open.
  *
- * The parent-death signal alone is not enough. The dispatcher may die before it is set, and it does not reach this
- * process's children. After the guardian has started, the signal must not be SIGKILL. SIGKILL would usually be faster
- * than the guardian, and the children would survive. SIGCONT does no harm, and lets the guardian of a stopped process
- * run.
+ * The parent-death signal alone is not enough. The dispatcher may die before the signal is set, and the signal does not
+ * reach this process's children. After the guardian has started, the signal must not be SIGKILL. SIGKILL would usually
+ * be faster than the guardian, and the children would survive. SIGCONT does no harm, and lets the guardian of a stopped
+ * process run.
  *
  * If the boot fails, the process writes one line to stderr and exits with GD__EXIT_BOOT (70).
  */
@@ -41,7 +41,7 @@
 enum {
     MOST_OPS = 4096, /* bytes: a larger size means that the table's size was never set */
     OOM_MORE = 500,
-    OOM_MOST = 1000, /* of oom_score_adj, in thousandths of all memory */
+    OOM_MOST = 1000, /* the largest oom_score_adj, in thousandths of all memory */
 };
 
 static struct {

@@ -119,7 +119,7 @@ _Noreturn static void die_by(int number)
     sigaddset(&one, number);
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
     raise(number);
-    _exit(GD__EXIT_PROTOCOL); /* for a signal that does not kill */
+    _exit(GD__EXIT_PROTOCOL); /* reached if the signal does not kill */
 }
 
 /* The program has closed its output, so it should end now. */

@@ -30,7 +30,7 @@ struct state {
     SwrContext *convert;
     AVFrame *frame, *like; /* the last frame, and the format that convert was made for */
     AVPacket *packet;
-    AVChannelLayout layout; /* of the samples that read() returns */
+    AVChannelLayout layout; /* the layout of the samples that read() returns */
     int stream, rate;
     bool drained;
     size_t good, bad; /* decoded frames; packets that could not be decoded */

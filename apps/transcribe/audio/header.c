@@ -24,13 +24,13 @@
 
 enum {
     BEGIN_SIZE = 8192, /* first read */
-    MOST_CHUNKS = 64,  /* before the data of a WAV file */
+    MOST_CHUNKS = 64,  /* chunks before the data of a WAV file */
     MOST_TAGS = 4,
     MOST_STREAMS = 8,    /* in an Ogg file */
     SYNC_REACH = 4096,   /* how far after the tags the first frame of an MP3 file may begin */
-    PAGE_HEAD = 27,      /* of an Ogg page, before its table of segments */
+    PAGE_HEAD = 27,      /* size of the header of an Ogg page, without its table of segments */
     TAIL_NEAR = 8192,    /* how far from the end of an Ogg file its last page begins, in most files */
-    TAIL_FAR = 2 * 65536 /* the same, at most: a page has at most 65307 bytes, and the last few may have no time */
+    TAIL_FAR = 2 * 65536 /* the same in any file: a page has at most 65307 bytes, and the last few may have no time */
 };
 
 struct view {

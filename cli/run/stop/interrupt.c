@@ -121,7 +121,7 @@ static void end_output(struct cli_interrupt *i)
 }
 
 static const struct {
-    unsigned halves; /* of the reserve are left */
+    unsigned halves; /* how many halves of the reserve are left */
     void (*reached)(struct cli_interrupt *i);
 } limits[] = { { 2, end_tasks }, { 1, end_output } };
 enum { LIMITS = sizeof limits / sizeof *limits };

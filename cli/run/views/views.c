@@ -13,7 +13,7 @@
 #include "cli/say.h"
 #include "view/figures.h"
 
-enum { GPUS_MOST = 32 }; /* of a worker */
+enum { GPUS_MOST = 32 }; /* the most GPUs of a worker */
 
 static void show_gpu(const struct gd_devices *devices, int worker_id, int gpu_id)
 {

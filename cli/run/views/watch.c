@@ -21,7 +21,7 @@ struct cli_watch {
     const struct cli_input *input;
     struct gd_observer *observer; /* NULL: the fields below are filled here */
     struct gd_snapshot s;
-    struct gd_stats all; /* of s */
+    struct gd_stats all; /* the statistics of s */
     struct gd_worker_view *views;
     struct gd_worker_stats *stats;
     size_t n;

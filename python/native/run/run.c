@@ -13,7 +13,7 @@
 
 #include "binding.h"
 
-enum { SOURCE_GRACE_MS = 1000, GPUS_MOST = 32 /* of a worker */ };
+enum { SOURCE_GRACE_MS = 1000, GPUS_MOST = 32 /* the most GPUs of a worker */ };
 
 /* ---- exceptions ---- */
 

@@ -42,7 +42,7 @@ struct run {
     PyThreadState *state;
     bool has_lock;
     PyObject *error;           /* the first exception of a callback or a signal handler */
-    uint64_t start_ns, end_ns; /* of the task whose end was reported last */
+    uint64_t start_ns, end_ns; /* times of the task whose end was reported last */
     uint64_t unread;           /* results that could not be read; the library counts them as successes, we do not */
     int wakeup_read, wakeup_write, wakeup_next; /* the pipe for signals, and the previous descriptor; -1: none */
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Rounds to whole seconds. Less than one unit of the smaller part is not shown, as on a clock. */
+/* Rounds to whole seconds. The smaller unit is rounded down, as on a clock. */
 static void two_parts(char out[GD__TEXT_FIGURE], double seconds, unsigned large, char large_name, unsigned small,
                       char small_name)
 {

@@ -19,8 +19,7 @@ void gd__text_rate(char *out, size_t room, double per_second, const char *what);
 /* "512 B", "1.5 KiB", "40 MiB". Returns out. */
 char *gd__text_size(char *out, size_t size, uint64_t bytes);
 
-/* The length of the noun what ("files") in the form that matches count. For a count of one, it does not include the
- * last s. */
+/* what is a plural noun such as "files". Returns its length for this count: for a count of one, without the last s. */
 int gd__text_noun(uint64_t count, const char *what);
 
 #endif

@@ -35,7 +35,7 @@ struct gd__control {
 
 enum { GD__CONTROL_TEXT = 256 };
 
-/* What came of a request: code is 0, or negative if it was refused. */
+/* The outcome of a request: code is 0, or negative if it was refused. */
 struct gd__control_answer {
     int code;
     char text[GD__CONTROL_TEXT];
@@ -48,7 +48,7 @@ struct gd__control_queue {
     _Atomic unsigned n;
 };
 
-/* Called by the run's thread. The user is told what came of the request. */
+/* Called by the run's thread. Passes the outcome to on_control too. */
 void gd__control_do(struct gd_dispatcher *d, const struct gd__control *c, struct gd__control_answer *out);
 /* Carries out the requests of other threads. */
 void gd__control_take(struct gd_dispatcher *d);

@@ -27,7 +27,7 @@ struct gd__feeder {
     struct gd__feeder_spec spec;
     struct gd__region region;
     struct gd__arena *arena;
-    struct gd__extents extents; /* of region; used by the feeder thread */
+    struct gd__extents extents; /* the extents of region; used by the feeder thread */
     struct gd__intake_entry *entries;
     uint64_t mask;
     pthread_t thread;

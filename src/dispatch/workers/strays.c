@@ -2,8 +2,8 @@
  *
  * If a command has moved to a new session or process group, it survives when its worker is killed, and would run beside
  * its own second attempt. If the dispatcher adopts orphans (gd_options.orphans), such processes have become its
- * children when the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment distinguishes them
- * from the program's other children. Every worker process has its own value, and a command's value ends with the
+ * children by the time the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment distinguishes
+ * them from the program's other children. Every worker process has its own value, and a command's value ends with the
  * attempt.
  *
  *   WORKER               not started by a command: killed

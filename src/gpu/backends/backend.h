@@ -20,13 +20,13 @@ struct gd__found {
     struct gd_device d; /* the public part; id is set when the visible devices are known */
     const struct gd__backend *backend;
     void *handle, *gpu_handle; /* NVML handles of the device, and of the GPU that a MIG instance is part of */
-    char gpu_uuid[96];         /* of that GPU, or d.uuid */
+    char gpu_uuid[96];         /* the UUID of that GPU; d.uuid if this is not a MIG instance */
     int mig_index;             /* which MIG instance of its GPU; -1: not a MIG instance */
     int gi, ci;                /* ids of GPU instance and compute instance; -1: not a MIG instance */
     int runtime_number;        /* its number in the vendor's runtime: d.index, except for AMD */
     int number;                /* its number in a list reduced by a variable: see visible_list.h */
     unsigned kfd_id;           /* AMD: its id in the driver */
-    char directory[64];        /* in sysfs, below its root: "class/drm/renderD128/device" */
+    char directory[64];        /* its path below the root of sysfs: "class/drm/renderD128/device" */
     bool prohibited;           /* its compute mode prohibits programs */
     bool mig_empty;            /* MIG is on but there is no instance: nothing can run on it */
     unsigned group;            /* from 1: devices with this number were listed as one group ("0+1"); 0: by itself */

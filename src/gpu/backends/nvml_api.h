@@ -41,7 +41,7 @@ enum gd__nvml_ancestor { /* nvmlGpuTopologyLevel_t */
 typedef void *gd__nvml_device;
 typedef void *gd__nvml_events;
 
-struct gd__nvml_pci { /* of nvmlDeviceGetPciInfo_v3 and nvmlDeviceGetNvLinkRemotePciInfo_v2 */
+struct gd__nvml_pci { /* for nvmlDeviceGetPciInfo_v3 and nvmlDeviceGetNvLinkRemotePciInfo_v2 */
     char legacy_bus_id[16];
     unsigned domain, bus, device, device_id, subsystem_id;
     char bus_id[32];
@@ -55,18 +55,18 @@ struct gd__nvml_utilization {
     unsigned gpu, memory;
 };
 
-struct gd__nvml_process_v1 { /* of nvmlDeviceGetComputeRunningProcesses */
+struct gd__nvml_process_v1 { /* for nvmlDeviceGetComputeRunningProcesses */
     unsigned pid;
     unsigned long long memory;
 };
 
-struct gd__nvml_process { /* of its _v2 and _v3 */
+struct gd__nvml_process { /* for versions _v2 and _v3 of that function */
     unsigned pid;
     unsigned long long memory;
     unsigned gpu_instance, compute_instance;
 };
 
-struct gd__nvml_event { /* of nvmlEventSetWait_v2; the first version does not fill in the last two */
+struct gd__nvml_event { /* for nvmlEventSetWait_v2; the first version does not fill in the last two fields */
     gd__nvml_device device;
     unsigned long long type, data;
     unsigned gpu_instance, compute_instance;

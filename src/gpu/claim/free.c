@@ -24,7 +24,7 @@ struct waiting {
     struct gd_devices *list;
     const struct gd__claim_ask *ask;
     unsigned least, most;
-    struct gd__device_state *states; /* of all devices, in this round */
+    struct gd__device_state *states; /* the states of all devices in this round */
     bool *refused;                   /* a lock could not be taken since the last sleep */
     bool *taken;
     struct gd__waiter waiter;

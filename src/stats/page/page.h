@@ -14,7 +14,7 @@ struct gd__page_spec {
 };
 
 struct gd__page {
-    int fd;        /* of the file, or of a memfd */
+    int fd;        /* descriptor of the file or of a memfd */
     int directory; /* -1: the page has no name */
     char name[GD__PAGE_NAME];
     uint64_t pid;

@@ -116,8 +116,8 @@ struct gd__flight {
     pthread_cond_t changed;
     struct gd__room_waiter *waiters;
     unsigned partial_waiters;
-    unsigned main_number;       /* of the main thread: see room.c */
-    _Atomic unsigned n_waiters; /* of `waiters` */
+    unsigned main_number;       /* the number of the main thread: see room.c */
+    _Atomic unsigned n_waiters; /* the length of `waiters` */
     _Atomic uint64_t released;  /* the value of `released` for which blocks were last freed */
 };
 

@@ -17,8 +17,8 @@ enum { LOOK_EVERY = 32 /* tasks */ };
 /* A hash table with a list in each bucket. Numbers are places + 1; 0: the end of a list. */
 struct gd__ids {
     unsigned mask;   /* buckets - 1 */
-    uint16_t *first; /* of each bucket */
-    uint16_t next[]; /* of each place, then the buckets */
+    uint16_t *first; /* for each bucket: the first number in its list */
+    uint16_t next[]; /* for each place: the next number in the same list; the buckets follow */
 };
 
 struct gd__ids *gd__ids_open(unsigned concurrency)
