@@ -64,8 +64,8 @@ struct gd__hooks {
 /* Sets the hooks, which are copied. Call it before the run. */
 void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks);
 
-/* While this is on, no task is handed to a worker, and the output of workers is not read for on_output. Running tasks
- * go on, and so do time limits, signals and everything else. Any thread may call it. */
+/* While this is on, no task is handed to a worker, and the output of workers is not read for on_output. Running tasks,
+ * time limits, signals and everything else go on. Any thread may call it. */
 void gd__dispatcher_hold(struct gd_dispatcher *d, bool on);
 
 /* Finds the data of a report in shared memory. Sets *fd to the descriptor of the worker's result memory and *offset to
@@ -141,8 +141,8 @@ void gd__journal_files_may_grow(struct gd_journal *j);
  * such a process would start copies of itself for ever. */
 bool gd__in_worker_process(void);
 
-/* The worker host as a program. gpu-dispatch-host runs it, and so does the command if it was started as a worker. The
- * arguments are described in worker/host_main.c. */
+/* The worker host as a program. gpu-dispatch-host runs it. The command also runs it if the command was started as a
+ * worker. The arguments are described in worker/host_main.c. */
 bool gd__host_wanted(void);
 int gd__host_main(int argc, char **argv);
 

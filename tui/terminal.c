@@ -42,8 +42,8 @@ static bool locale_is_utf8(void)
 void tui_terminal_of(struct tui_terminal *t)
 {
     const char *term = getenv("TERM");
-    /* When the terminal is made narrower, xterm, the Linux console and screen cut lines. Nearly all others wrap them
-     * again, and so does tmux in any terminal. */
+    /* When the terminal is made narrower, xterm, the Linux console and screen cut lines. Nearly all others, and tmux in
+     * any terminal, wrap them again. */
     const bool cuts = is_set("XTERM_VERSION") || begins(term, "linux") || begins(term, "screen");
     *t = (struct tui_terminal){ .colour = !is_set("NO_COLOR"),
                                 .utf8 = locale_is_utf8(),

@@ -101,7 +101,7 @@ static int clean(struct cli_input *in, const char **data, size_t *size)
     return 0;
 }
 
-/* Checks that the line is UTF-8. JSON must be UTF-8, and so must every file that the line is copied to. */
+/* Checks that the line is UTF-8. JSON must be UTF-8. Every file that the line is copied to must be UTF-8 too. */
 static int check_encoding(const struct cli_input *in, const char *data, size_t size)
 {
     const size_t good = gd__utf8_valid(data, size);

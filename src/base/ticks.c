@@ -25,7 +25,8 @@ static bool is_invariant(void)
 #endif
 }
 
-/* This thread may lose the processor between the two readings. Then they do not match, and are repeated. */
+/* This thread may lose the processor between the two readings. Then the two readings do not match, and both are
+ * repeated. */
 static bool read_both(uint64_t *count, uint64_t *clock_ns)
 {
     for (int tries = 0; tries < 3; tries++) {

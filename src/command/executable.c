@@ -1,12 +1,11 @@
 /* Decides whether the first word of a command is a program that can be started without a shell, or a word that only a
  * shell understands.
  *
- * Starting a program without a shell must give the same result. So a shell is used whenever it could make a difference:
- * for its keywords and builtin commands, for names that are not found in PATH, for functions that bash takes from the
- * environment, if there is a start-up file (BASH_ENV), and for any shell whose builtins are not in the table below.
- * Some builtins also exist as programs. Only true, false and echo are run as programs, and only if no argument begins
- * with a dash (an option) or contains a backslash. Builtin and program then do the same.
- */
+ * Starting a program without a shell must give the same result. So a shell is used whenever it could make a difference.
+ * It is used for its keywords and builtin commands, for names that are not found in PATH, and for functions that bash
+ * takes from the environment. It is also used if there is a start-up file (BASH_ENV), or if the builtins of the shell
+ * are not in the table below. Some builtins also exist as programs. Only true, false and echo are run as programs, and
+ * only if no argument begins with a dash (an option) or contains a backslash. Builtin and program then do the same. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* The end of an attempt: what a result means for its task and for the worker that sent it, and which tasks in the
- * window of a dead worker are charged with its death. See sched.h for the rules.
- */
+/* The end of an attempt. A result has effects on its task and on the worker that sent it. If a worker dies, some tasks
+ * of its window are charged with the death. See sched.h for the rules. */
 #include "core/internal.h"
 
 /* --- the window of a dead worker --- */
@@ -12,7 +11,8 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t head = w->head, tail = w->tail;
     const bool cancelled = s->stopping;
-    /* If a batch was asked to stop and one task of it is left, that task may not be the one that took too long. */
+    /* If a batch was asked to stop and only one of its tasks is left, another task of the batch may have taken too
+     * long. */
     const bool on_request = w->kill_reason == GD__KILL_CANCELLED; /* the other tasks of the batch are innocent */
     const bool guilty = blamed == 1 && !on_request && !(o->failure == GD_FAILURE_TIMEOUT && w->cancel_batch);
     w->head = tail;

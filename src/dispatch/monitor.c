@@ -17,7 +17,7 @@ enum { INTAKE_MOST = 4096, BACKLOG_ENOUGH = 2048 };
 /* --- tasks and results --- */
 
 /* How many tasks to take now. With GD_PLACE_DYNAMIC any worker may get any task, so a task may wait in the feeder's
- * queue instead of the backlog. Any other placement needs all tasks, and so do priorities and a shutdown. */
+ * queue instead of the backlog. Other placements, priorities and a shutdown need all tasks. */
 static uint64_t wanted(const struct gd_dispatcher *d)
 {
     const uint64_t enough = BACKLOG_ENOUGH + 2 * (uint64_t)d->o.batch_size * d->n_workers;
@@ -219,8 +219,8 @@ static void sleep_until_rung(struct gd_dispatcher *d, uint64_t *looked_at)
 }
 
 /* Fires the timers that are due, but first handles the events of processes that have ended. Callbacks may have taken
- * long, or this process may have been stopped. A worker that died meanwhile must not count as one that could not be
- * killed. */
+ * long, or this process may have been stopped. A worker that died meanwhile must not be treated like a worker that
+ * could not be killed. */
 static void fire_timers(struct gd_dispatcher *d)
 {
     gd__tell_lost(d);

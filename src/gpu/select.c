@@ -1,5 +1,5 @@
-/* Selects the devices that a user has named. Most of this file makes error messages, which report which name is wrong,
- * why, and which devices there are. */
+/* Selects the devices that a user has named. Most of this file makes error messages. They say which name is wrong, why
+ * it is wrong, and which devices exist. */
 #include "gpu/select.h"
 
 #include <stdio.h>

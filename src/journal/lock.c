@@ -103,8 +103,8 @@ static void read_holder(int fd, struct holder *out)
                      &out->owner.space, out->boot);
 }
 
-/* True only if the holder is certainly gone. Nothing is known about a holder from another boot or PID namespace, or one
- * that could not record these. */
+/* True only if the holder is certainly gone. Nothing is known about a holder from another boot or PID namespace, or
+ * about a holder that could not record these. */
 static bool is_gone(const struct holder *h)
 {
     char boot[GD__BOOT_ID_MAX];

@@ -11,9 +11,8 @@
  *
  * Columns are as wide as their widest cell. Nothing is allocated: rows are laid out twice, once to measure and once to
  * print. If the inputs are media, there is one more line and three more columns: the playing time of the processed
- * inputs, the time that their processing took, and the second divided by the first. If some inputs were not processed,
- * a last line gives their number.
- */
+ * inputs, the time that their processing took, and the processing time divided by the playing time. If some inputs were
+ * not processed, a last line gives their number. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -13,9 +13,8 @@
  *   - no temporary file is left
  *   - the exit status is the number of failures
  *
- * A task may end differently only in two cases: its own command got as many signals in one run as it had attempts left,
- * or its time limit is so short that the machine may miss it ("timeout").
- */
+ * A task may end differently only in two cases. Its own command got as many signals in one run as it had attempts left.
+ * Or its time limit is so short that a busy machine may exceed it ("timeout"). */
 #include "chaos/chaos.h"
 
 #include <ftw.h>

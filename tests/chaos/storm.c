@@ -238,9 +238,9 @@ static void send_to(const struct targets *t, int signal)
 
 /* --- a worker and its dispatcher --------------------------------------------------------------- */
 
-/* Two cases are not tested: the dispatcher is killed before it has cleaned up after a worker that was killed alone, and
- * a worker is killed before it has noticed that its dispatcher was killed. Then no process is left that could end the
- * worker's command. docs/promises.md describes this. */
+/* Two cases are not tested. The dispatcher may be killed before it has cleaned up after a worker that was killed alone.
+ * Or a worker may be killed before it has noticed that its dispatcher was killed. In both cases no process is left that
+ * could end the worker's command. docs/promises.md describes this. */
 static const bool both_at_once = false;
 
 static bool is_gone(const struct process *p)

@@ -39,7 +39,7 @@ TEST(screens_of_long_paths)
     }
 }
 
-/* GPUs with several workers have one row each. The text before the path stays, and so does the path's end. */
+/* GPUs with several workers have one row each. The text before the path and the end of the path stay. */
 TEST(a_path_in_a_row_of_several_workers_shows_its_end)
 {
     const struct tui_view v = { .width = 80, .height = 12, .utf8 = true };

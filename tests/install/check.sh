@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs a fresh build into a temporary prefix and uses it as a user would: through pkg-config, in C and in C++, with
-# the shared and with the static library, with a worker in the program itself and with a plugin. Then checks every
-# program and library under the prefix, including those of a wheel: they must be hardened, stripped, and free of paths
-# of the person who built them.
+# Installs a fresh build into a temporary prefix and uses it as a user would. It is used through pkg-config, in C and in
+# C++, with the shared and with the static library, with a worker in the program itself and with a plugin. Then checks
+# every program and library under the prefix, including those of a wheel: they must be hardened, stripped, and free of
+# paths of the person who built them.
 # usage: check.sh SOURCE_DIR CC CXX|none
 set -u
 source=$1 cc=$2 cxx=$3

@@ -1,10 +1,9 @@
 /* Virtual time: takes the next event, calls the scheduler as the dispatcher would, lets it assign tasks, and runs the
  * checks.
  *
- * This file does the work of the dispatcher: it takes no more tasks than gd__sched_allowed(), checks the position and
- * attempt of a result before it passes it on, drops messages of a process that broke the protocol, calls tick at
- * gd__sched_deadline() (in some plans later), and ends the source when the scheduler is stopping.
- */
+ * This file does the work of the dispatcher. It takes no more tasks than gd__sched_allowed(). It checks the position
+ * and attempt of a result before it passes the result on. It drops messages of a process that broke the protocol. It
+ * calls tick at gd__sched_deadline(), or later in some plans. It ends the source when the scheduler is stopping. */
 #include "sim.h"
 
 #include <signal.h>

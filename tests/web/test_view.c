@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The data that the server makes from snapshots: metrics, read by a parser as strict as that of Prometheus; the
- * history; which tasks are kept; which clients the end of the run waits for.
- */
+ * The data that the server makes from snapshots. The parser of metrics here is as strict as that of Prometheus. Also
+ * tests the history, which tasks are kept, and for which clients the server waits at the end of the run. */
 #include "http.h"
 
 #include <ctype.h>

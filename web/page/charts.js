@@ -151,7 +151,7 @@ class Rows {
   }
 }
 
-/* The bar at a time, or the nearest bar that is at most slack away. Of two bars, the later one is chosen. */
+/* The bar at a time, or the nearest bar that is at most slack away. If two bars are possible, returns the later one. */
 function barAt(bars, at, slack) {
   let best = null, distance = slack;
   for (const bar of bars) {

@@ -3,10 +3,9 @@
  * A web server with a separate observer. If two views shared an observer, each would miss the events that the other has
  * read.
  *
- * The token that was made for the page is printed with its address, but only if no other user can read the message:
- * messages often go to a log that all users of a machine can read. Otherwise the address is written to a private file,
- * and the message gives the path of that file. A token that the user gave is not printed.
- */
+ * The token that was made for the page is printed with its address, but only if no other user can read the message.
+ * Messages often go to a log that all users of a machine can read. Otherwise the address is written to a private file,
+ * and the message gives the path of that file. A token that the user gave is not printed. */
 #include "cli/run/http/page.h"
 
 #include <sys/stat.h>

@@ -81,8 +81,8 @@ void views_count(struct view_counts *out)
 
 /* ---- opening ---- */
 
-/* Private pages at the same distance from a multiple of HUGE_PAGE as `like` (an address, or an offset in a file), so
- * that data can be moved to it or mapped from it in huge pages. MAP_FAILED: there is no room. */
+/* Returns private pages. Their distance from a multiple of HUGE_PAGE is the same as that of `like`, which is an address
+ * or an offset in a file. So data can be moved to it or mapped from it in huge pages. MAP_FAILED: there is no room. */
 static void *map_alike(size_t length, uint64_t like, int protection)
 {
     unsigned char *room = mmap(NULL, length + HUGE_PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

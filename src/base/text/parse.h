@@ -20,7 +20,7 @@ int gd__parse_number(const char *name, const char *text, uint64_t min, uint64_t 
 /* Parses "20%" and stores 20 in *percent. Accepts whole numbers from 1 to 100. */
 int gd__parse_percent(const char *text, unsigned *percent);
 
-/* Returns the one of n words that is most similar to word, or NULL if none is similar enough. */
+/* Returns the most similar of n words, or NULL if none is similar enough. */
 const char *gd__nearest_word(const char *word, const char *const *words, size_t n);
 
 /* Returns how many letters must be inserted, removed, changed or swapped with their neighbour to turn a into b. */

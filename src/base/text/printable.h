@@ -17,8 +17,8 @@ enum { GD__TEXT_LOOKED_AT = 4097 }; /* bytes: a text of this size is not a path 
  * room does not cut that again. For other texts the beginning is kept. */
 size_t gd__text_keep(char *to, size_t room, const char *from, size_t size);
 
-/* Changes the text in place: each byte that is not part of a UTF-8 character becomes '?', and so does each byte of a
- * control character (gd__utf8_is_control()). With `lines`, line ends and tabs stay. */
+/* Changes the text in place: each byte that is not part of a UTF-8 character, and each byte of a control character
+ * (gd__utf8_is_control()), becomes '?'. With `lines`, line ends and tabs stay. */
 void gd__text_plain(char *text, size_t size, bool lines);
 
 /* Copies the first line that is not blank, without blanks at its ends. UTF-8 stays. Control characters and bytes that

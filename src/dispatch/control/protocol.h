@@ -1,6 +1,6 @@
 /* The lines on the control socket of a job. docs/control.md describes them for users.
  *
- * A request is one JSON object on one line, and so is its answer. Answers come in the order of the requests:
+ * A request and its answer are each one JSON object on one line. Answers come in the order of the requests:
  *
  *   {"do":"pause"}                               {"ok":true,"message":"paused: ..."}
  *   {"do":"cancel","task":999}                   {"ok":false,"error":"GD_E_INVALID","message":"task 999 ..."}

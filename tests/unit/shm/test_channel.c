@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Both ends of a channel, step by step in one thread: the effect of each call on the other side, when a side rings the
- * bell (wakes the other side), which values the dispatcher rejects, and what the worker refuses to open.
- * test_ring_threads.c uses two threads.
- */
+ * Both ends of a channel, step by step in one thread. Tests the effect of each call on the other side, when a side
+ * rings the bell (wakes the other side), which values the dispatcher rejects, and what the worker refuses to open.
+ * test_ring_threads.c uses two threads. */
 #include "support/test.h"
 
 #include <fcntl.h>

@@ -3,8 +3,7 @@
  * Stream programs that announce how many tasks they can have in flight: answers in any order, flush and cancel lines,
  * partial results. A program that does not announce this gets none of these lines.
  *
- * The worker is this program, and so is the stream program that it starts: see be_program().
- */
+ * The worker and the stream program that it starts are both this program: see be_program(). */
 #include "unit/worker/flight_fixture.h"
 #include "worker/stream.h"
 
