@@ -80,8 +80,8 @@ static const struct cli_opt table[] = {
     { "temperature", 0, "T",
       "first temperature of the decoder, 0 to 1; it rises when the decoder is unsure (default 0)", set_temperature,
       AT(temperature) },
-    { "word-timestamps", 0, NULL, "also write the times of words, in json", cli_set_flag, AT(word_timestamps) },
-    { "vad", 0, "FILE", "a model that detects speech; everything else is skipped", cli_set_text, AT(vad) },
+    { "word-timestamps", 0, NULL, "also write the times of words to json files", cli_set_flag, AT(word_timestamps) },
+    { "vad", 0, "FILE", "a model that detects speech; audio without speech is skipped", cli_set_text, AT(vad) },
 
     { "gpus", 0, "SPEC",
       "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); free:2 (wait for 2 unused GPUs); sim:4 (4 "
@@ -104,17 +104,19 @@ static const struct cli_opt table[] = {
       cli_set_retries, AT(run.retries), .max = 1000000 },
 
     { "resume", 0, NULL,
-      "skip files whose outputs exist and are up to date; with --journal, skip the files that it records as finished",
+      "skip files whose outputs exist and are up to date; with --journal, skip the files that the journal records as "
+      "finished",
       cli_set_flag, AT(run.resume), .group = "Durable runs" },
     { "journal", 0, "FILE", "record finished files in FILE, so that a killed run can be resumed", cli_set_text,
       AT(run.journal) },
     { "retry-failed", 0, NULL,
       "run the files that the journal records as failed; with --resume, also run the remaining files", cli_set_flag,
       AT(run.retry_failed) },
-    { "force-resume", 0, NULL, "resume even if the model or the options are not the ones in the journal", cli_set_flag,
+    { "force-resume", 0, NULL, "resume even if the model or the options differ from those in the journal", cli_set_flag,
       AT(run.force_resume) },
-    { "sync", 0, "HOW", "what a journal survives: normal (kill -9) or full (power loss too) (default normal)",
-      cli_set_sync, AT(run.sync) },
+    { "sync", 0, "HOW",
+      "what the journal survives: normal (kill -9), or full (kill -9 and power loss) (default normal)", cli_set_sync,
+      AT(run.sync) },
     { "failed", 0, "FILE", "write a JSON line for each failed file", cli_set_text, AT(run.failed) },
 
     { "output", 0, "FILE", "write a JSON line for each file: text, language, duration, times; - is standard output",
