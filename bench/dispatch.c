@@ -372,8 +372,8 @@ static double cpu_seconds(void)
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* The processor time of the dispatcher itself, between the first quarter of the results and the last result. Starting
- * and ending so many processes is not measured, and neither is their scheduling by the kernel. */
+/* The processor time of the dispatcher itself, between the first quarter of the results and the last result. The time
+ * for starting and ending so many processes, and for their scheduling by the kernel, is not measured. */
 struct scale_run {
     struct run r;
     double cpu_at_warm, cpu_at_end;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Reports use CLOCK_MONOTONIC, but users expect the time of day. The difference is computed anew each time, since the
+/* Reports use CLOCK_MONOTONIC, but users expect the time of day. The difference is computed again each time, since the
  * time of day can be set. */
 static double unix_time(uint64_t monotonic_ns)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Output that workers write directly (a model that reports what it loads, a command with -u). It is passed on to our
- * own standard output and standard error, beside a live view. On a terminal it is passed on in whole lines, so that
- * neither the view nor another worker can split a line. Elsewhere it is passed on at once.
- */
+ * own standard output and standard error, while a live view is shown. On a terminal it is passed on in whole lines, so
+ * that neither the view nor another worker can split a line. Elsewhere it is passed on at once. */
 #ifndef GD_CLI_OUTPUT_WORKER_LINES_H
 #define GD_CLI_OUTPUT_WORKER_LINES_H
 

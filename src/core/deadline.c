@@ -24,8 +24,8 @@ uint64_t gd__head_limit(const struct gd__sched *s, const struct gd__sched_worker
 }
 
 /* When the first task began. The start time that the worker reports is read once and cannot be later than now, so a
- * worker cannot put off its deadline. A task that has not started is timed from when it became the first, so that a
- * stopped process is noticed too. */
+ * worker cannot put off its deadline. If the task has not started, its time counts from when it became the first, so
+ * that a stopped process is noticed too. */
 static uint64_t head_start(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];

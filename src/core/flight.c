@@ -3,8 +3,8 @@
  * concurrency 1.
  *
  * Such a worker has places, numbered from 0, and a task occupies one from its begin to its finish. The worker chooses
- * the place. Tasks begin in the order of positions, so a begun task leaves the window, whose head is then the first
- * task that is not known to have begun.
+ * the place. Tasks begin in the order of positions. A task that has begun leaves the window, so the head of the window
+ * is the first task that is not known to have begun.
  *
  * Each task in flight has its own deadline and timer. At the deadline, only this task is asked to stop. If the worker
  * does not finish it within the grace period, the process is killed. Then this task has timed out, and the other tasks

@@ -2,7 +2,7 @@
  *
  * A worker may hold tasks that it has not begun. They were handed out in order, but if the worker's first task takes
  * long, they wait behind it while other workers begin later tasks. So tasks that have waited behind a running task for
- * ORDER_NS are taken back, together with everything that other workers have not begun, and handed out anew.
+ * ORDER_NS are taken back, together with everything that other workers have not begun, and handed out again.
  * (docs/architecture.md promises that no task starts while an earlier one has waited in this way for more than a
  * millisecond.) A worker with such a long task is `stuck`: it is handed nothing more before its next result.
  *

@@ -125,7 +125,7 @@ struct gd__payload {
 };
 
 enum gd__task_flags {
-    GD__TASK_SOLO = 1u, /* suspected of crashing: no other task may be in progress beside it */
+    GD__TASK_SOLO = 1u, /* suspected of crashing: no other task may be in progress at the same time */
 };
 
 struct gd__task_slot {

@@ -204,7 +204,7 @@ struct gd__entry *gd__entry_of(const struct gd_result *r);
 /* Fills e with the task at that position, which must be claimed. The payload may be in the ring. */
 void gd__entry_open(struct gd_worker *w, struct gd__entry *e, uint64_t position);
 
-/* Whether the task is suspected of crashing: no other task may be in progress beside it. */
+/* Whether the task is suspected of crashing. Then no other task may be in progress at the same time. */
 static inline bool gd__is_solo(const struct gd_worker *w, uint64_t position)
 {
     return gd__port_task(&w->port, position)->flags & GD__TASK_SOLO;

@@ -8,8 +8,8 @@
  *
  * Before load is called for a position, `loading` in shared memory is set to the position after it. So if this process
  * dies, the dispatcher can tell which loads had begun. At most gd__loader_bound() tasks are claimed and not finished,
- * including the one being processed. A task that is suspected of crashing (GD__TASK_SOLO) is not loaded beside others,
- * and others are not loaded beside it.
+ * including the one being processed. A task that is suspected of crashing (GD__TASK_SOLO) is loaded alone, never at the
+ * same time as another task.
  *
  * Time limits apply only to the task at head. So if a load exceeds its limit, the main thread is waiting for that load.
  * The guardian wakes the main thread, which interrupts the load (gd__wait_hooks) if it can.

@@ -59,7 +59,7 @@ static void tell(void)
 
 enum verdict { GO_ON, TEAR, FAIL };
 
-/* Decides what happens to this call. Does not return if the process is to be killed before the call. */
+/* Decides what happens to this call. Does not return if the process must be killed before the call. */
 static enum verdict judge(void)
 {
     const char *at = getenv("GD_PRELOAD_AT"), *how = getenv("GD_PRELOAD_HOW");

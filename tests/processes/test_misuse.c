@@ -3,7 +3,7 @@
 #include "command/common.h"
 #include "support/world.h"
 
-/* One task makes the mistake, in its first attempt only. Twenty other tasks run beside it. */
+/* One task makes the mistake, in its first attempt only. Twenty other tasks run at the same time. */
 static void run_with_one(enum world_what what, unsigned attempts)
 {
     struct world w;

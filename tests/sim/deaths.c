@@ -35,7 +35,7 @@ void deaths_close(struct sim *s)
     free(s->deaths);
 }
 
-/* A worker that was removed begins anew when it is added again. */
+/* The counts of a removed worker begin at 0 when it is added again. */
 void deaths_forget(struct sim *s, unsigned w)
 {
     s->deaths[w].n = s->deaths[w].uncharged = 0;

@@ -198,7 +198,7 @@ static enum pulled pull(struct run *r, struct gd_item *item, unsigned char small
     return what;
 }
 
-/* The next item that is to be run. Millions of skipped items may come before it. So other threads get the lock
+/* The next item that must be run. Millions of skipped items may come before it. So other threads get the lock
  * meanwhile, and the search stops when the run is over. */
 static enum pulled pull_wanted(struct run *r, struct gd_item *item, unsigned char small[SMALL_MAX])
 {

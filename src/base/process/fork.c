@@ -1,8 +1,8 @@
 /* Descriptors that a fork of this process must not keep.
  *
  * A program that uses the library may fork (Python's multiprocessing does). The child has a copy of every descriptor,
- * close-on-exec or not, until it executes another program. Some of our descriptors tell other processes that this one
- * is alive as long as they are open: a worker's lifeline, the lock of a journal. A handler of pthread_atfork() closes
+ * close-on-exec or not, until it executes another program. As long as some of our descriptors are open, other processes
+ * believe that this process is alive: a worker's lifeline, the lock of a journal. A handler of pthread_atfork() closes
  * the child's copies of these.
  *
  * The handler runs in the child of a process with many threads, so it calls only async-signal-safe functions. The list

@@ -1,18 +1,18 @@
 /* Processes that a dead worker left running.
  *
- * If a command has moved to a new session or process group, it survives when its worker is killed, and would run beside
- * its own second attempt. If the dispatcher adopts orphans (gd_options.orphans), such processes have become its
- * children by the time the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment distinguishes
- * them from the program's other children. Every worker process has its own value, and a command's value ends with the
- * attempt.
+ * If a command has moved to a new session or process group, it survives when its worker is killed, and would run at the
+ * same time as its own second attempt. If the dispatcher adopts orphans (gd_options.orphans), such processes have
+ * become its children by the time the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment
+ * distinguishes them from the program's other children. Every worker process has its own value, and a command's value
+ * ends with the attempt.
  *
  *   WORKER               not started by a command: killed
  *   WORKER:TASK.ATTEMPT  started by a command: killed if that attempt has no result; otherwise it is a daemon that the
  *                        command left running on purpose, and it stays
  *
  * They are killed and waited for, and the search is repeated until it finds no more. After that the scheduler gets the
- * report that the worker is dead, so that none of its processes runs beside the next attempt. The loop continues
- * meanwhile. If a process cannot be killed, the wait ends after WAIT_S seconds, as for a worker.
+ * report that the worker is dead, so that none of its processes runs at the same time as the next attempt. The loop
+ * continues meanwhile. If a process cannot be killed, the wait ends after WAIT_S seconds, as for a worker.
  *
  * Processes in the worker's own group were killed with it, but may not have ended yet. They are waited for too, because
  * their children become children of the dispatcher only after that.

@@ -153,7 +153,7 @@ static bool claim(struct gd_worker *w, struct gd__flight *f)
     return f->claimed = true;
 }
 
-/* Whether the claimed task may begin beside those in flight. */
+/* Whether the claimed task may begin while others are in flight. */
 static bool may_begin(const struct gd_worker *w, const struct gd__flight *f)
 {
     return f->in_flight == 0 || (f->in_flight < f->concurrency && !f->solo && !gd__is_solo(w, w->port.next - 1));

@@ -166,7 +166,7 @@ void gd__flight_cancel_one(struct gd_worker *w, struct gd__flight_entry *e);
 
 /* lines.c, only with a pipe */
 int gd__lines_begin(struct gd_worker *w, struct gd__flight *f, struct gd__flight_entry *e); /* instead of begin() */
-/* What is to be done before the main thread sleeps. Sets fds and returns the longest wait in ms (-1: no limit). */
+/* Called before the main thread sleeps. Sets fds and returns the longest wait in ms (-1: no limit). */
 int gd__lines_watch(struct gd_worker *w, struct gd__flight *f, struct pollfd fds[GD__FLIGHT_WATCHED]);
 /* After the wait. timed_out: poll() found nothing in wait_ms, which gd__lines_watch() had returned. */
 void gd__lines_take(struct gd_worker *w, struct gd__flight *f, const struct pollfd fds[GD__FLIGHT_WATCHED],

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * --gpus free, with real runs beside each other on two simulated devices. Tasks report through a FIFO that they have
- * begun, and wait at another to be released. Messages go to a third FIFO. So a test knows how far a run is.
- */
+ * --gpus free, with several real runs at the same time on two simulated devices. Tasks report through a FIFO that they
+ * have begun, and wait at another to be released. Messages go to a third FIFO. So a test knows how far a run is. */
 #include "command/common.h"
 #include "support/fifo.h"
 

@@ -30,7 +30,7 @@ struct shared {
     _Atomic int setups, cleanups, exits, processed, loads, unloads, interrupts, load_stops;
     _Atomic int ahead, most_ahead;      /* tasks that are loading or loaded, and not processed */
     _Atomic int looks, loads_cancelled; /* how often loads have called gd_task_cancelled(); loads that were cancelled */
-    _Atomic int solo_beside;            /* how often another task was in progress beside a solo task */
+    _Atomic int solo_beside;            /* how often another task was in progress at the same time as a solo task */
     _Atomic int oom_above;              /* a process_batch of more tasks than this runs out of memory; 0: no limit */
     _Atomic int n_calls;                /* calls of process_batch */
     int calls[MOST_CALLS];              /* the sizes of these batches */
