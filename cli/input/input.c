@@ -166,7 +166,7 @@ static int hold_words(struct cli_input *in, struct cli_column *c, const struct c
 
 static int hold_lines(struct cli_input *in, struct cli_column *c, struct cli_lines *lines)
 {
-    struct cli_task_settings unused; /* they are checked now, while the number of the line is known */
+    struct cli_task_settings unused; /* the settings are checked now, while the number of the line is known */
     const char *data;
     size_t size;
     int some;

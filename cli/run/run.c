@@ -144,7 +144,7 @@ static bool close_files(struct cli_running *r, int result)
     uint64_t failed = r->halt.failed, inputs;
     const bool drained = cli_sinks_flush(&r->sinks); /* false: a thread may still be writing to the files */
     const bool kept = cli_journal_finish(r->journal, result != GD_E_JOURNAL && drained) == 0;
-    if (!kept && result != GD_E_JOURNAL) /* that error was reported already */
+    if (!kept && result != GD_E_JOURNAL) /* an error of the journal was reported already */
         cli_say("%s", gd__fail_text());
     if (drained)
         cli_sinks_close_files(&r->sinks);

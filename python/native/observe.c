@@ -175,7 +175,7 @@ static PyObject *snapshot_dict(const struct gd_snapshot *s)
 typedef struct {
     PyObject_HEAD
     struct gd_observer *observer;
-    bool busy; /* it is being read */
+    bool busy; /* the observer is being read */
 } ObserverObject;
 
 static PyObject *observer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

@@ -32,7 +32,7 @@ void gd__window_give_back(struct gd__sched *s, uint64_t now, unsigned i, uint64_
     gd__window_changed(s, i);
     for (uint64_t p = old_tail; p > w->tail; p--) {
         const uint32_t slot = gd__window_at(s, w, p - 1);
-        s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
+        s->tasks[slot].waiting_since = 0; /* so that the task is not held back for a fuller batch again */
         gd__place_again(s, now, slot);
     }
 }
@@ -156,7 +156,7 @@ void gd__sched_set_timeout(struct gd__sched *s, uint64_t now, uint64_t timeout_n
             continue;
         const uint64_t deadline = gd__max64(gd__head_deadline(s, now, i), now);
         if (w->state == GD_WORKER_IDLE && deadline == GD__NEVER)
-            gd__heap_disarm(&s->heap, &w->timer); /* it may be armed for a longer limit */
+            gd__heap_disarm(&s->heap, &w->timer); /* the timer may be armed for a longer limit */
         else if (deadline != GD__NEVER && (!gd__timer_armed(&w->timer) || w->timer.at_ns > deadline))
             gd__worker_arm(s, i, deadline);
     }

@@ -93,7 +93,8 @@ int gd__inflight_begun(struct gd__sched *s, uint64_t now, unsigned i, const stru
         gd__task_arm(s, slot, gd__after(start_ns, limit));
     if (s->tasks[slot].cancel_asked)
         gd__inflight_ask_to_stop(s, slot, now + s->config.cancel_grace_ns);
-    if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) { /* it was only slow to begin */
+    if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) { /* the worker was only slow to begin the task
+                                                                             */
         gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
         gd__heap_disarm(&s->heap, &w->timer);
     }

@@ -37,7 +37,7 @@ bool gd__window_take_spare(struct gd__sched *s, unsigned i, uint64_t keep)
     gd__window_changed(s, i);
     for (uint64_t p = w->tail; p < old_tail; p++) {
         const uint32_t slot = gd__window_at(s, w, p);
-        s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
+        s->tasks[slot].waiting_since = 0; /* so that the task is not held back for a fuller batch again */
         gd__place_back(s, slot);
     }
     return !w->no_steal;

@@ -113,7 +113,7 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kil
         return;
     const uint64_t keep = w->concurrency > 1 ? gd__max64(w->head, w->cancel_below) : gd__first_spare(s, w);
     const bool has_spare = gd__takes_tasks(w->state) && !w->solo && keep < w->tail;
-    if (reason != GD__KILL_ENDING && !s->stopping && has_spare) /* it may take long to die */
+    if (reason != GD__KILL_ENDING && !s->stopping && has_spare) /* the process may take long to die */
         gd__window_take_spare(s, i, keep);
     w->kill_reason = (uint8_t)reason;
     gd__worker_set_state(s, now, i, GD_WORKER_KILLING);

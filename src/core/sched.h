@@ -271,7 +271,7 @@ struct gd__sched_worker {
     uint64_t short_until;               /* while SHORT: until when it gets no task */
     uint64_t restarts;
     bool productive;    /* this process has finished a task */
-    bool renew;         /* it has finished max_tasks: it ends when it has finished what it has begun */
+    bool renew;         /* it has finished max_tasks tasks: it ends after the tasks that it has begun */
     unsigned served;    /* how many tasks this process has finished */
     bool died_in_setup; /* while HELD: whether it died in setup */
     char *last_message; /* while HELD: the error message; NULL: no memory for it */

@@ -218,7 +218,7 @@ static void on_forward_ready(struct gd__watch *w, uint32_t events)
         return;
     flush(o);
     if (o->blocked && (events & (EPOLLERR | EPOLLHUP)))
-        stop_forwarding(o); /* it is broken, and the event would be reported for ever */
+        stop_forwarding(o); /* the descriptor is broken, and the event would be reported for ever */
 }
 
 /* --- reading ------------------------------------------------------------ */

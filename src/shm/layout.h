@@ -208,7 +208,7 @@ struct gd__arena_header {
 
 /* The worker can end a cancelled task by force, and reports it then: the byte 'e' asks for that (worker/main.c). */
 #define GD__READY_ENDS_TASKS UINT64_C(1)
-#define GD__READY_LOADS      UINT64_C(2) /* it has load(), so it needs tasks ahead of time */
+#define GD__READY_LOADS      UINT64_C(2) /* the worker has load(), so it needs tasks ahead of time */
 
 enum gd__record_kind {
     GD__R_READY = 1,      /* setup done; position: GD__READY_... flags; attempt: the most tasks in flight (>= 1) */
@@ -221,7 +221,7 @@ enum gd__record_kind {
     GD__R_ERROR_DATA,     /* bytes: data, then the error message, then its size as a uint32_t */
     GD__R_OUT_OF_MEMORY,  /* bytes: the error message */
     GD__R_DEVICE_LOST,    /* bytes: the error message */
-    GD__R_CANCELLED,      /* it stopped because it was cancelled */
+    GD__R_CANCELLED,      /* the task stopped because it was cancelled */
     GD__R_SIGNALLED,      /* bytes as in ERROR_DATA; SIGTERM, SIGINT or SIGHUP ended it or was sent to the worker */
     GD__R_SHORTAGE,       /* bytes: the error message; not begun, because no process could be started */
     GD__R_CLEANUP_FAILED, /* bytes: the error message */

@@ -27,7 +27,7 @@
 
 /* Exit codes of a worker process. 0 is a normal end. */
 #define GD__EXIT_SETUP       1  /* setup failed (a record has the reason) */
-#define GD__EXIT_BOOT        70 /* it could not start: the last line of stderr has the reason */
+#define GD__EXIT_BOOT        70 /* the worker could not start: the last line of stderr has the reason */
 #define GD__EXIT_DEVICE_LOST 71 /* process reported that the device is lost (a record has the reason) */
 #define GD__EXIT_ORPHAN      72 /* the dispatcher is gone, and this is not the leader of its process group */
 #define GD__EXIT_PROTOCOL    73 /* the program of this worker broke the protocol: stderr has the details */

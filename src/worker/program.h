@@ -41,7 +41,7 @@ int gd__program_move(struct gd__program *p);
  * message. */
 enum { GD__PROGRAM_FDS = 3 };
 enum {
-    GD__PROGRAM_ENDED,  /* it has closed its output or has ended */
+    GD__PROGRAM_ENDED,  /* the program has closed its output or has ended */
     GD__PROGRAM_SPOKE,  /* something was read */
     GD__PROGRAM_SILENT, /* there was nothing to read */
 };

@@ -761,7 +761,7 @@ TEST(gd_worker_set_concurrency)
     struct gd_worker w = A_WORKER;
     REFUSED(gd_worker_set_concurrency(NULL, 1));
     REFUSED(gd_worker_set_concurrency(&w, 0));
-    REFUSED(gd_worker_set_concurrency(&w, 1)); /* it has no begin() */
+    REFUSED(gd_worker_set_concurrency(&w, 1)); /* the worker has no begin() */
 }
 TEST(gd_task_cancelled)
 {
@@ -833,7 +833,7 @@ TEST(gd_result_partial)
     struct gd_result r = { .worker = &w };
     REFUSED(gd_result_partial(NULL, "x", 1));
     REFUSED(gd_result_partial(&r, NULL, 1));
-    REFUSED(gd_result_partial(&r, "x", 1)); /* it is not of a task */
+    REFUSED(gd_result_partial(&r, "x", 1)); /* the result does not belong to a task */
 }
 
 /* --- all public functions --- */

@@ -233,7 +233,7 @@ static void count_harm(const struct storm *s, const struct step *step, const str
 static void send_to(const struct targets *t, int signal)
 {
     for (unsigned i = 0; i < t->n; i++)
-        syscall(SYS_pidfd_send_signal, t->fds[i], signal, NULL, 0); /* it may be gone */
+        syscall(SYS_pidfd_send_signal, t->fds[i], signal, NULL, 0); /* the process may be gone */
 }
 
 /* --- a worker and its dispatcher --------------------------------------------------------------- */

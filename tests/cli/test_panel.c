@@ -171,7 +171,7 @@ TEST(signal_actions_are_restored)
     CHECK_EQ(tui_panel_open(&p, slave, read_run, run, cli_suspend), 0);
     await_text(master, FRAME_END);
     CHECK_EQ(sigaction(SIGTSTP, NULL, &a), 0);
-    CHECK(a.sa_handler == SIG_IGN); /* it was ignored, and stays ignored */
+    CHECK(a.sa_handler == SIG_IGN); /* the signal was ignored, and stays ignored */
     CHECK_EQ(sigaction(SIGWINCH, NULL, &a), 0);
     CHECK(a.sa_handler != SIG_DFL);
     tui_panel_close(&p);

@@ -136,7 +136,7 @@ TEST(tasks_that_do_not_finish_after_sigterm_are_ended)
     CHECK_EQ(r.status, 143);
     CHECK_STR(r.out, "");
     CHECK_GE(after.tv_sec - before.tv_sec, 1); /* four fifths of the time are for the tasks */
-    CHECK_STR(sh("gpu-dispatch export j.db --jsonl; wc -l < log").out, "1\n"); /* they are not done */
+    CHECK_STR(sh("gpu-dispatch export j.db --jsonl; wc -l < log").out, "1\n"); /* the killed tasks are not done */
 }
 
 TEST(no_grace_at_all)

@@ -419,7 +419,7 @@ TEST(a_file_that_cannot_be_read_is_cut_by_its_length_alone)
     follow_out(&job);
     CHECK_EQ(job_run(&job), 0);
     not_ended();
-    CHECK_EQ(rename("out", "away"), 0); /* its name now belongs to another file */
+    CHECK_EQ(rename("out", "away"), 0); /* the name of the file now belongs to another file */
     make_file("out", 0);
     CHECK_STR(out_after_resume(&job, "two\nthr"), "two\n");
     CHECK_STR(job_sql("run.db", "SELECT size, tail FROM file"), "4|NULL");

@@ -281,7 +281,7 @@ static void settle_put_off(struct sim *s, const struct gd__task *t)
     struct sim_task *task = &s->tasks[t->id];
     if (task->put_off == 0)
         return;
-    const bool parked = t->state == GD__TASK_PARKED; /* it was judged before, and has waited for its turn */
+    const bool parked = t->state == GD__TASK_PARKED; /* the task was judged before, and has waited for its turn */
     SIM_MUST(s, on_time(s) && !parked ? s->now == task->put_off : s->now >= task->put_off,
              "task %llu was judged %lld ns from the right time", LLU(t->id), (long long)(s->now - task->put_off));
     SIM_MUST(s, parked || !s->sched.stopping, "task %llu was judged although the run is stopping", LLU(t->id));

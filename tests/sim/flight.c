@@ -138,7 +138,7 @@ void flight_finish(struct sim *s, unsigned w, unsigned place, uint64_t position)
 {
     struct proc *p = &s->procs[w];
     if (p->state != PROC_LIVE || p->frozen || !p->flight[place].used || p->flight[place].position != position)
-        return; /* it has finished before */
+        return; /* the task has finished before */
     struct sim_flight *f = &p->flight[place];
     struct message m = { .kind = MESSAGE_RESULT, .position = position, .attempt = f->slot.attempt, .place = place };
     p->cancelled = f->cancelled;

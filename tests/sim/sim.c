@@ -267,7 +267,7 @@ static void on_source_end(struct sim *s)
 static void tend_source(struct sim *s)
 {
     if (s->sched.stopping && !s->source_over && !s->source_stopped) {
-        s->source_stopped = true; /* it may still give a few tasks before it notices */
+        s->source_stopped = true; /* the source may still give a few tasks before it notices */
         sim_at(s, s->now + sim_spread(&s->chance, s->plan.source_gap_ns), EVENT_SOURCE_END, 0);
     }
     if (s->source_waiting && s->taken < gd__sched_allowed(&s->sched)) {

@@ -215,7 +215,7 @@ TEST(a_file_that_is_bad_after_the_first_piece)
     CHECK_GT(total, 32000 * 5);
     check_sine("good part", total, 0.01);
     message[0] = '\0';
-    CHECK_EQ(tr_audio_read(a, samples, 1, message), -1); /* it stays bad */
+    CHECK_EQ(tr_audio_read(a, samples, 1, message), -1); /* the file stays bad */
     CHECK_CONTAINS(message, "truncated");
     tr_audio_close(&a);
 }

@@ -422,7 +422,7 @@ TEST(a_line_that_was_cut_off_does_no_harm)
     CHECK_EQ(find_demo(), 0);
     change_demo();
     set_time(1000, 5);
-    CHECK_EQ(find_demo(), 0); /* it is still remembered */
+    CHECK_EQ(find_demo(), 0); /* the checksum is still remembered */
 }
 
 TEST(failing_to_remember_is_not_an_error)

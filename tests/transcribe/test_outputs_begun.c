@@ -40,7 +40,7 @@ TEST(parts_are_there_before_the_text)
     CHECK_EQ(entries_of("out/x"), 2);
     CHECK(!is_there("out/x/a.txt"));
     CHECK(!tr_outputs_done(&places, "in/x/a.wav"));
-    tr_outputs_tidy(&places); /* they are in use */
+    tr_outputs_tidy(&places); /* the parts are in use */
     CHECK_EQ(entries_of("out/x"), 2);
     must_finish(o, "text");
     tr_outputs_drop(&o);

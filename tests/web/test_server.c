@@ -466,7 +466,7 @@ TEST(closing_does_not_wait_for_clients)
     clock_gettime(CLOCK_MONOTONIC, &to);
     CHECK_LT((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000, 10000);
     for (size_t i = 0; i < 20; i++) {
-        CHECK(stream_until(&s[i], "event: end\n")); /* it is already in the socket */
+        CHECK(stream_until(&s[i], "event: end\n")); /* the event is already in the socket */
         stream_close(&s[i]);
         close(idle[i]);
     }

@@ -14,7 +14,7 @@ struct web_address {
     struct sockaddr_storage at;
     socklen_t size;
     unsigned port;
-    bool loopback;  /* it can be reached only from this machine */
+    bool loopback;  /* the address can be reached only from this machine */
     bool any;       /* every address of this machine */
     char host[128]; /* as in a URL: "127.0.0.1", "[::1]" */
 };

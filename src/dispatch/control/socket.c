@@ -29,7 +29,7 @@ struct client {
     struct gd__watch watch; /* must be first; fd -1: no client */
     struct gd__control_socket *of;
     uint64_t heard; /* number of the last event from it */
-    bool ended;     /* it sends no more */
+    bool ended;     /* the client sends no more requests */
     struct gd__control_input in;
     char answer[GD__CONTROL_ANSWER];
     size_t sent, size;

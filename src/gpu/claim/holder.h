@@ -12,7 +12,7 @@ enum { GD__HOLDER_TEXT = 192 };
 struct gd__holder {
     int pid;        /* 0: not known, for example a process of another container */
     bool exclusive; /* its lock is exclusive */
-    bool ancestor;  /* it started this process, directly or indirectly */
+    bool ancestor;  /* the holder started this process, directly or indirectly */
 };
 
 /* Finds the process that has a lock on the file, in /proc/locks. Returns false if none is listed there. If there are

@@ -26,7 +26,7 @@ struct subscriber {
     int token;
     gd__health_fn *fn;
     void *user;
-    bool gone;           /* it has unsubscribed; the thread that is calling it frees it */
+    bool gone;           /* the subscriber has unsubscribed; the thread that is calling it frees it */
     unsigned long heard; /* the number of the last report it got */
     bool called;         /* fn is being called, by the thread below */
     pthread_t caller;

@@ -104,7 +104,7 @@ static int fill_window(struct gd__resume *r)
         }
         r->read_to = row.id;
         n++;
-        if (!is_used(r, row.id)) /* otherwise this run wrote it */
+        if (!is_used(r, row.id)) /* otherwise this run wrote the row */
             gd__window_add(r->window, &row);
     }
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(r->db, "read", r->path);
@@ -135,7 +135,7 @@ static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH
             return rc;
     }
     while (gd__window_take(r->window, key, version, out))
-        if (!is_used(r, out->id)) /* otherwise it was already found in the index */
+        if (!is_used(r, out->id)) /* otherwise the record was already found in the index */
             return 1;
     return 0;
 }

@@ -170,7 +170,7 @@ TEST(a_drained_run_waits_for_its_running_tasks_without_a_time_limit)
     CHECK_EQ(gd_dispatcher_drain(w.d), 0);
     await_note(&w, 1, true, "draining: the run ends after 2 running tasks");
     CHECK_EQ(stats_of(&w).draining, 1);
-    CHECK_EQ(gd_dispatcher_pause(w.d), 0); /* its report comes at least a round later */
+    CHECK_EQ(gd_dispatcher_pause(w.d), 0); /* the report about this request comes at least a round later */
     await_note(&w, 2, false, "the run is ending");
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
@@ -478,7 +478,7 @@ TEST(a_removed_worker_that_dies_is_not_replaced)
     await_note(&w, 1, true, "removed");
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
-    CHECK_EQ(world_callbacks(&w, 'S'), 12); /* its task was run again by the other worker */
+    CHECK_EQ(world_callbacks(&w, 'S'), 12); /* the task of the removed worker was run again by the other one */
     CHECK_EQ(world_count(w.page, WC_SETUPS), 3);
     CHECK_EQ(w.workers[1].completed, 0);
     world_close(&w);

@@ -629,7 +629,7 @@ TEST(results_wait_for_a_callback)
         sched_yield();
     world_gate_open(w.page, 2);
     world_await(w.page, WC_ENTERED, STEPS);
-    world_await_state(world_pid(w.page, 0), 'S'); /* it has done its last task, and waits for more */
+    world_await_state(world_pid(w.page, 0), 'S'); /* the worker has done its last task, and waits for more */
     bool seen = false;
     for (unsigned k = 0; k < STEPS; k++) {
         /* The run publishes once a millisecond. Wait until the last time is so old that the next is after the

@@ -111,7 +111,7 @@ TEST(the_times_in_a_report_are_measured_by_the_worker)
     await_handed(&w, 1, 2); /* both tasks must be handed out before the callback */
     world_gate_open(w.page, 3);
     CHECK_EQ(world_join(&w), 0);
-    CHECK_GE(w.finals[1].end_ns, span.opened_at); /* it ended during the callback */
+    CHECK_GE(w.finals[1].end_ns, span.opened_at); /* the task ended during the callback */
     CHECK_LE(w.finals[1].end_ns, span.ended_by);
     CHECK_LT(w.finals[1].start_ns, span.opened_at);
     world_close(&w);

@@ -181,7 +181,7 @@ TEST(results_of_an_ordered_run_come_in_the_order_of_the_source)
         settings[i].priority = (int)(i * 7 % 8) + GD_PRIORITY_MIN;
     run_when_all_wait(&w, WORKERS);
     CHECK_EQ(world_join(&w), 0);
-    CHECK_EQ(settings[w.page->log[WORKERS].task].priority, GD_PRIORITY_MAX); /* they did start by priority */
+    CHECK_EQ(settings[w.page->log[WORKERS].task].priority, GD_PRIORITY_MAX); /* the tasks did start by priority */
     for (size_t i = 0; i < TASKS; i++)
         CHECK_EQ(w.finals[i].order, i);
     world_close(&w);

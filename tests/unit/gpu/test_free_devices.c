@@ -515,7 +515,7 @@ TEST(the_end_of_a_process_wakes_without_the_timer)
     sigemptyset(&none);
     CHECK_EQ(gd__waiter_sleep(&w, no_stops, &none), 1);
     gd__waiter_begin(&w);
-    CHECK(!gd__waiter_for_process(&w, pid)); /* it has ended, so only the timer is left */
+    CHECK(!gd__waiter_for_process(&w, pid)); /* the process has ended, so only the timer is left */
     CHECK(w.timer);
     gd__waiter_close(&w);
 }

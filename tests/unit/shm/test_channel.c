@@ -564,14 +564,14 @@ TEST(a_worker_can_be_rung_by_socket)
     CHECK_EQ(socket_rings(), 0);
     gd__port_sleep(&p, false);
     gd__channel_done(&c, 0, 0);
-    CHECK_EQ(socket_rings(), 0); /* it does not wait for room */
+    CHECK_EQ(socket_rings(), 0); /* the worker does not wait for room */
     gd__port_sleep(&p, true);
     gd__channel_done(&c, 0, 0);
     CHECK_EQ(socket_rings(), 1);
     gd__port_sleep(&p, false);
     gd__channel_stop(&c);
     gd__port_awake(&p, true);
-    CHECK_EQ(socket_rings(), 0); /* it was emptied */
+    CHECK_EQ(socket_rings(), 0); /* the socket was emptied */
     CHECK(gd__port_stopped(&p));
 }
 

@@ -300,7 +300,7 @@ TEST(a_cancel_line_names_its_task)
         expect_next(i, GD__R_PARTIAL, "\"held\"");
     cancel_in_flight(1);
     expect_next(1, GD__R_CANCELLED, "");
-    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* it is not sent twice */
+    CHECK_EQ(send(f->socket, "c", 1, MSG_NOSIGNAL), 1); /* the cancel line is not sent twice */
     cancel_in_flight(2);
     expect_next(2, GD__R_CANCELLED, "");
     give("seen");
