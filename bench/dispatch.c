@@ -426,10 +426,10 @@ static void split_streams(char *text)
         stream_programs[i] = strtok(NULL, ":");
 }
 
-static double stream_rate(char *program, unsigned workers)
+static double stream_rate(char *program, char *argument, unsigned workers)
 {
     static char option[] = "--stream", end[] = "--", input[] = "input 7";
-    char *argv[] = { stream_host, option, end, program, NULL };
+    char *argv[] = { stream_host, option, end, program, argument, NULL };
     struct run r;
     prepare(&r, workers, quick ? 200000 : 1000000, input, sizeof input - 1);
     r.o.worker_argv = argv;
@@ -440,18 +440,22 @@ static double stream_rate(char *program, unsigned workers)
 
 static void stream(void)
 {
-    static const char *const names[] = { "c", "python" };
-    if (!stream_host)
-        return;
+    static char concurrency[] = "64";
+    const struct {
+        const char *name;
+        char *program, *argument;
+    } cases[] = { { "stream_c", stream_programs[0], NULL },
+                  { "stream_python", stream_programs[1], NULL },
+                  { "stream_c_flight_64", stream_programs[0], concurrency } };
     for (unsigned workers = 1; workers <= 2; workers++)
-        for (int p = 0; p < 2; p++) {
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
             double v[MAX_REPEATS] = { 0 };
             char name[64];
-            if (!stream_programs[p])
+            if (!cases[c].program)
                 continue;
             for (int i = 0; i < repeats; i++)
-                v[i] = stream_rate(stream_programs[p], workers);
-            snprintf(name, sizeof name, "stream_%s_%u", names[p], workers);
+                v[i] = stream_rate(cases[c].program, cases[c].argument, workers);
+            snprintf(name, sizeof name, "%s_%u", cases[c].name, workers);
             print_line(name, "tasks/s", v, (size_t)repeats);
         }
 }

@@ -2,6 +2,8 @@
  *
  * The simplest stream program: the output of each task is its input. It relies on the known form of the lines,
  * {"id":N,...,"input":TEXT}, and answers all lines of one read with one write.
+ *
+ * usage: bench_stream_echo [CONCURRENCY]   the number is announced in the ready line
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +30,8 @@ static char *answer(char *to, const char *line, size_t n)
     static const char id_key[] = "{\"id\":", input_key[] = "\"input\":";
     const char *digits = line + sizeof id_key - 1, *comma = memchr(digits, ',', n - sizeof id_key + 1);
     const char *input = memmem(line, n, input_key, sizeof input_key - 1);
+    if (strncmp(line, id_key, sizeof id_key - 1) != 0)
+        return to; /* {"flush":true}: every line is answered at once anyway */
     if (!comma || !input)
         exit(1);
     input += sizeof input_key - 1;
@@ -52,12 +56,14 @@ static void answer_all(void)
     write_all(out, (size_t)(to - out));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    static const char ready[] = "{\"ready\":true}\n";
+    char ready[64];
+    const int length = argc > 1 ? snprintf(ready, sizeof ready, "{\"ready\":true,\"concurrency\":%d}\n", atoi(argv[1]))
+                                : snprintf(ready, sizeof ready, "{\"ready\":true}\n");
     in = malloc(room);
     out = malloc(room);
-    write_all(ready, sizeof ready - 1);
+    write_all(ready, (size_t)length);
     while (in && out) {
         const ssize_t n = read(STDIN_FILENO, in + in_size, room - in_size);
         if (n <= 0)
