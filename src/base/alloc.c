@@ -4,6 +4,7 @@
  */
 #include "base/alloc.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,13 @@ void *gd__calloc(size_t n, size_t size)
     if (n == 0 || size == 0)
         n = size = 1;
     return calloc(n, size);
+}
+
+void *gd__alloc_lines(size_t n, size_t size)
+{
+    if (GD__FAULT("alloc_lines") || n > SIZE_MAX / size)
+        return NULL;
+    return aligned_alloc(64, n * size);
 }
 
 void *gd__realloc(void *p, size_t size)

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+/* Memory for n objects of a multiple of 64 bytes, aligned to cache lines and not cleared. n must not be 0. */
+void *gd__alloc_lines(size_t n, size_t size);
 void *gd__calloc(size_t n, size_t size); /* zeroed; checks n * size for overflow; 0 bytes: returns a valid pointer */
 void *gd__realloc(void *p, size_t size);
 char *gd__strdup(const char *s);

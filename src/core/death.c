@@ -29,7 +29,7 @@ static unsigned count_deaths(const struct gd__sched_worker *w)
 void gd__death_charge(struct gd__sched *s, unsigned i, struct gd__task *t)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    t->killed = t->killed == -1 || t->killed == (int32_t)i ? (int32_t)i : GD__KILLED_SEVERAL;
+    t->killed = t->killed == -1 || t->killed == (int)i ? (int16_t)i : GD__KILLED_SEVERAL;
     if (w->n_charged == GD__CHARGED_MOST)
         return; /* the list is full: this death counts, even if the task fails because of it */
     w->charged[w->n_charged++] = t->id;

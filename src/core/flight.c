@@ -229,11 +229,10 @@ static void run_again(struct gd__sched *s, uint64_t now, uint32_t slot, const st
 static void suspect(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__task *t = &s->tasks[slot];
-    if (t->group_deaths < UINT8_MAX)
-        t->group_deaths++;
-    if (t->group_deaths >= 2) {
+    t->group_deaths += t->group_deaths < 2;
+    if (t->group_deaths == 2) {
         t->solo = true;
-        t->solo_on = (int32_t)i;
+        t->solo_on = (int16_t)i;
     }
     run_again(s, now, slot, o);
 }

@@ -93,6 +93,53 @@ static inline void gd__bit_clear(uint64_t *set, unsigned i)
     set[i / 64] &= ~(UINT64_C(1) << (i % 64));
 }
 
+/* waiting.c: what every task needs */
+static inline void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot)
+{
+    s->tasks[slot].next = GD__NO_TASK;
+    if (l->count == 0)
+        l->head = slot;
+    else
+        s->tasks[l->tail].next = slot;
+    l->tail = slot;
+    l->count++;
+}
+static inline uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l)
+{
+    const uint32_t slot = l->head, next = s->tasks[slot].next;
+    if (--l->count > 0)
+        __builtin_prefetch(&s->tasks[next]); /* it will be popped next */
+    l->head = next;
+    return slot;
+}
+/* Appends a task that comes after all tasks of its priority which were appended before. */
+static inline void gd__waiting_append(struct gd__sched *s, struct gd__waiting *q, uint32_t slot)
+{
+    const int level = s->tasks[slot].priority - GD__PRIORITY_MIN;
+    gd__list_push_back(s, &q->fresh[level], slot);
+    q->levels |= (uint8_t)(1u << level);
+    q->count++;
+}
+/* The highest priority of the tasks from the source. There must be one. */
+static inline unsigned gd__top_level(const struct gd__waiting *q)
+{
+    return 31u - (unsigned)__builtin_clz(q->levels);
+}
+static inline uint32_t gd__waiting_pop_fresh(struct gd__sched *s, struct gd__waiting *q)
+{
+    const unsigned level = gd__top_level(q);
+    const uint32_t slot = gd__list_pop(s, &q->fresh[level]);
+    if (q->fresh[level].count == 0)
+        q->levels &= (uint8_t) ~(1u << level);
+    q->count--;
+    return slot;
+}
+/* Takes out the first task. The queue must not be empty. */
+static inline uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q)
+{
+    return __builtin_expect(q->n_returned > 0, 0) ? gd__waiting_pop_any(s, q) : gd__waiting_pop_fresh(s, q);
+}
+
 /* sched.c */
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o);
 void gd__task_began(struct gd__task *t, const struct gd__outcome *o); /* records the start of the first attempt */

@@ -67,15 +67,21 @@ static bool is_hungry(const struct gd__sched_worker *w, uint64_t load)
 
 void gd__update_hunger(struct gd__sched *s, unsigned i)
 {
-    const struct gd__sched_worker *w = &s->workers[i];
+    struct gd__sched_worker *w = &s->workers[i];
     const uint64_t load = gd__load(w);
     const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck && !w->leaving && !w->renew;
+    enum gd__appetite now = GD__SATED;
+    if (ready && load == 0)
+        now = GD__STARVING;
+    else if (ready && w->suspects.count == 0 && is_hungry(w, load))
+        now = GD__HUNGRY;
+    if (now == w->appetite)
+        return;
+    w->appetite = (uint8_t)now;
     gd__bit_clear(s->idle, i);
     gd__bit_clear(s->hungry, i);
-    if (ready && load == 0)
-        gd__bit_set(s->idle, i);
-    else if (ready && w->suspects.count == 0 && is_hungry(w, load))
-        gd__bit_set(s->hungry, i);
+    if (now != GD__SATED)
+        gd__bit_set(now == GD__STARVING ? s->idle : s->hungry, i);
 }
 
 /* --- where a task waits --- */
@@ -142,7 +148,7 @@ static void by_size_remove(struct gd__sched *s, uint32_t slot)
 
 static void place_on(struct gd__sched *s, uint32_t slot, int home, bool is_new)
 {
-    s->tasks[slot].home = home;
+    s->tasks[slot].home = (int16_t)home;
     struct gd__waiting *q = home < 0 ? &s->backlog : &s->workers[home].placed;
     if (is_new)
         gd__waiting_append(s, q, slot);
@@ -174,7 +180,7 @@ static void place_suspect(struct gd__sched *s, uint32_t slot)
 {
     struct gd__task *t = &s->tasks[slot];
     for (unsigned k = 0; k < s->config.n_workers && !can_be_home(&s->workers[t->solo_on]); k++)
-        t->solo_on = (int32_t)k;
+        t->solo_on = (int16_t)k;
     if (!can_be_home(&s->workers[t->solo_on])) { /* no worker is left: the task is cancelled with the others */
         gd__list_push_front(s, &s->solo, slot);
         return;
@@ -249,7 +255,7 @@ static void hand(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, u
     if (w->tail == w->head)
         gd__head_changed(w, now);
     t->state = GD__TASK_HANDED;
-    t->worker = (int32_t)i;
+    t->worker = (int16_t)i;
     t->batch = (uint16_t)batch;
     w->no_steal = false;
     w->window[w->tail++ & s->window_mask] = slot;

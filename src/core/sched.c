@@ -60,7 +60,7 @@ static int open_workers(struct gd__sched *s)
 static int open_tasks(struct gd__sched *s)
 {
     const struct gd__sched_config *c = &s->config;
-    s->tasks = gd__calloc(s->n_slots, sizeof *s->tasks);
+    s->tasks = gd__alloc_lines(s->n_slots, sizeof *s->tasks); /* a slot is cleared when it is used for the first time */
     if (!s->tasks)
         return GD_E_NO_MEMORY;
     if (c->placement == GD_PLACE_BY_SIZE && !(s->by_size = gd__calloc(s->n_slots, sizeof *s->by_size)))
@@ -82,6 +82,7 @@ int gd__sched_open(struct gd__sched *s, const struct gd__sched_config *c, const 
 {
     memset(s, 0, sizeof *s);
     s->config = *c;
+    s->config.crash_limit = c->crash_limit < GD__CRASHES_MAX ? c->crash_limit : GD__CRASHES_MAX;
     s->fx = fx;
     s->ctx = ctx;
     const uint64_t most = c->batch_size > c->concurrency ? c->batch_size : c->concurrency;
@@ -188,7 +189,7 @@ static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd
 
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
 {
-    if (s->tasks[slot].killed != -1 && (o->failure == GD_FAILURE_CRASH || o->failure == GD_FAILURE_TIMEOUT))
+    if ((o->failure == GD_FAILURE_CRASH || o->failure == GD_FAILURE_TIMEOUT) && s->tasks[slot].killed != -1)
         gd__death_explained(s, &s->tasks[slot]);
     if (s->config.ordered)
         deliver_in_order(s, slot, o);
@@ -232,6 +233,7 @@ void gd__task_began(struct gd__task *t, const struct gd__outcome *o)
 {
     if (t->first_start_ns == 0)
         t->first_start_ns = o->start_ns;
+    t->has_extras |= o->start_ns != 0;
 }
 
 static void count_try(struct gd__sched *s, struct gd__task *t, const struct gd__outcome *o)
@@ -353,10 +355,16 @@ void gd__sched_start(struct gd__sched *s, uint64_t now)
 
 static uint32_t take_slot(struct gd__sched *s)
 {
-    if (s->free_head == GD__NO_TASK)
+    if (s->free_head == GD__NO_TASK) {
+        memset(&s->tasks[s->n_used], 0, sizeof *s->tasks);
         return s->n_used++;
-    const uint32_t slot = s->free_head;
-    s->free_head = s->tasks[slot].next;
+    }
+    const uint32_t slot = s->free_head, next = s->tasks[slot].next;
+    if (next != GD__NO_TASK) { /* it will be used next */
+        __builtin_prefetch(&s->tasks[next], 1);
+        __builtin_prefetch(&s->tasks[next].tag, 1);
+    }
+    s->free_head = next;
     return slot;
 }
 
@@ -370,6 +378,7 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
     t->weight = task->weight;
     t->priority = (int8_t)task->priority;
     t->timeout_ns = task->timeout_ns;
+    t->has_extras = task->tag != 0 || task->timeout_ns != 0;
     s->has_limits |= task->timeout_ns > 0;
     t->waiting_since = now;
     t->attempt = t->crashes = t->errors = 0;

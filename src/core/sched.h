@@ -44,6 +44,7 @@
 #define GD_CORE_SCHED_H
 
 #include <gpu_dispatch/dispatcher.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -54,6 +55,8 @@
 enum gd__verdict { GD__VERDICT_NONE, GD__VERDICT_FAILED, GD__VERDICT_CRASHED };
 
 enum { GD__KILLED_SEVERAL = -2 };
+/* Workers are numbered by int16_t and crashes by uint16_t in a task. */
+enum { GD__WORKERS_MAX = 4096, GD__CRASHES_MAX = UINT16_MAX };
 
 enum gd__task_state {
     GD__TASK_FREE,
@@ -64,17 +67,10 @@ enum gd__task_state {
     GD__TASK_PARKED
 };
 
+/* Two cache lines. For most tasks, only the first is read again after the task was added. */
 struct gd__task {
-    uint64_t id;
+    alignas(64) uint64_t id;
     uint64_t payload[4]; /* payload and tag belong to the dispatcher; the scheduler does not read them */
-    uint64_t tag;
-    uint64_t weight;
-    union {
-        uint64_t waiting_since; /* while WAITING */
-        uint64_t begin_ns;      /* while BEGUN: when it began */
-    };
-    uint64_t timeout_ns;     /* its own time limit; 0: that of the run */
-    uint64_t first_start_ns; /* start of the first attempt that has ended; 0: no attempt has ended */
     union {
         struct {
             uint32_t next, child; /* in the list or heap it is on */
@@ -82,22 +78,33 @@ struct gd__task {
         uint64_t position; /* while BEGUN: its position in its worker's ring */
     };
     uint32_t attempt; /* how often it was started */
-    uint32_t crashes;
     uint32_t errors;
-    int32_t worker;  /* the last worker that it was handed to; -1: none */
-    int32_t solo_on; /* the worker on which it runs alone; -1: any */
-    int32_t home;    /* worker it was placed on; -1: any */
-    int32_t killed;  /* the worker whose deaths it was charged with; -1: none; or GD__KILLED_SEVERAL */
-    uint16_t batch;  /* while HANDED: number of tasks from this one to the end of its batch */
-    uint8_t state;
-    uint8_t verdict;      /* enum gd__verdict */
-    int8_t priority;      /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
-    uint8_t group_deaths; /* how often its worker died with it and other tasks in flight */
-    bool asked_to_stop;   /* while in flight */
-    bool solo;
-    bool cancel_asked;      /* gd__sched_cancel_task() was called: ends as cancelled, or with a result sent before */
-    struct gd__timer timer; /* DELAYED: the end of the delay; BEGUN: its deadline */
+    uint16_t crashes; /* at most GD__CRASHES_MAX */
+    int16_t worker;   /* the last worker that it was handed to; -1: none */
+    uint16_t batch;   /* while HANDED: number of tasks from this one to the end of its batch */
+    uint8_t state : 7;
+    uint8_t has_extras : 1; /* tag, timeout_ns or first_start_ns is not 0 */
+    int8_t priority;        /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
+
+    uint64_t tag;
+    uint64_t weight;
+    union {
+        uint64_t waiting_since; /* while WAITING */
+        uint64_t begin_ns;      /* while BEGUN: when it began */
+    };
+    uint64_t timeout_ns;       /* its own time limit; 0: that of the run */
+    uint64_t first_start_ns;   /* start of the first attempt that has ended; 0: no attempt has ended */
+    struct gd__timer timer;    /* DELAYED: the end of the delay; BEGUN: its deadline */
+    int16_t home;              /* worker it was placed on; -1: any */
+    int16_t solo_on;           /* the worker on which it runs alone; -1: any */
+    int16_t killed;            /* the worker whose deaths it was charged with; -1: none; or GD__KILLED_SEVERAL */
+    uint8_t verdict : 2;       /* enum gd__verdict */
+    uint8_t group_deaths : 2;  /* how often its worker died with it and other tasks in flight; counts up to 2 */
+    uint8_t asked_to_stop : 1; /* while in flight */
+    uint8_t solo : 1;
+    uint8_t cancel_asked : 1; /* gd__sched_cancel_task() was called: ends as cancelled, or with a result sent before */
 };
+_Static_assert(sizeof(struct gd__task) == 128, "a task is two cache lines");
 
 /* How an attempt ended. */
 struct gd__outcome {
@@ -219,9 +226,13 @@ enum { GD__WORKER_HELD = GD_WORKER_LOST + 1, GD__WORKER_SHORT, GD__WORKER_SPARE,
 
 enum { GD__CHARGED_MOST = 32 };
 
+/* Whether a worker is in one of the sets gd__sched.idle and .hungry. */
+enum gd__appetite { GD__SATED, GD__HUNGRY, GD__STARVING };
+
 struct gd__sched_worker {
     uint8_t state; /* enum gd_worker_state, HELD or SHORT; IDLE stands for "ready", BUSY is derived */
     uint8_t kill_reason;
+    uint8_t appetite; /* enum gd__appetite */
     bool given_up;    /* it is not started again */
     bool wants_start; /* waits for its turn to set up */
     bool solo;        /* the window holds one suspect: hand it no other task */

@@ -2,20 +2,9 @@
 
 #include <string.h>
 
-#include "core/sched.h"
+#include "core/internal.h"
 
 /* --- lists --- */
-
-void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot)
-{
-    s->tasks[slot].next = GD__NO_TASK;
-    if (l->count == 0)
-        l->head = slot;
-    else
-        s->tasks[l->tail].next = slot;
-    l->tail = slot;
-    l->count++;
-}
 
 void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot)
 {
@@ -24,14 +13,6 @@ void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot)
         l->tail = slot;
     l->head = slot;
     l->count++;
-}
-
-uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l)
-{
-    const uint32_t slot = l->head;
-    l->head = s->tasks[slot].next;
-    l->count--;
-    return slot;
 }
 
 bool gd__list_remove(struct gd__sched *s, struct gd__list *l, uint32_t slot)
@@ -103,14 +84,6 @@ static uint32_t meld_children(struct gd__sched *s, uint32_t first)
 
 /* --- the queue --- */
 
-void gd__waiting_append(struct gd__sched *s, struct gd__waiting *q, uint32_t slot)
-{
-    const int level = s->tasks[slot].priority - GD__PRIORITY_MIN;
-    gd__list_push_back(s, &q->fresh[level], slot);
-    q->levels |= (uint8_t)(1u << level);
-    q->count++;
-}
-
 void gd__waiting_insert(struct gd__sched *s, struct gd__waiting *q, uint32_t slot)
 {
     const struct gd__list *fresh = &q->fresh[s->tasks[slot].priority - GD__PRIORITY_MIN];
@@ -124,34 +97,24 @@ void gd__waiting_insert(struct gd__sched *s, struct gd__waiting *q, uint32_t slo
     q->count++;
 }
 
-static unsigned top_level(const struct gd__waiting *q)
-{
-    return 31u - (unsigned)__builtin_clz(q->levels);
-}
-
 static bool returned_is_first(const struct gd__sched *s, const struct gd__waiting *q)
 {
-    return q->n_returned > 0 && (q->levels == 0 || gd__goes_first(s, q->returned, q->fresh[top_level(q)].head));
+    return q->n_returned > 0 && (q->levels == 0 || gd__goes_first(s, q->returned, q->fresh[gd__top_level(q)].head));
 }
 
 uint32_t gd__waiting_first(const struct gd__sched *s, const struct gd__waiting *q)
 {
-    return returned_is_first(s, q) ? q->returned : q->fresh[top_level(q)].head;
+    return returned_is_first(s, q) ? q->returned : q->fresh[gd__top_level(q)].head;
 }
 
-uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q)
+uint32_t gd__waiting_pop_any(struct gd__sched *s, struct gd__waiting *q)
 {
+    if (!returned_is_first(s, q))
+        return gd__waiting_pop_fresh(s, q);
+    const uint32_t slot = q->returned;
+    q->returned = meld_children(s, s->tasks[slot].child);
+    q->n_returned--;
     q->count--;
-    if (__builtin_expect(returned_is_first(s, q), 0)) {
-        const uint32_t slot = q->returned;
-        q->returned = meld_children(s, s->tasks[slot].child);
-        q->n_returned--;
-        return slot;
-    }
-    const unsigned level = top_level(q);
-    const uint32_t slot = gd__list_pop(s, &q->fresh[level]);
-    if (q->fresh[level].count == 0)
-        q->levels &= (uint8_t) ~(1u << level);
     return slot;
 }
 

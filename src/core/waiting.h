@@ -5,7 +5,8 @@
  *
  * Tasks come from the source in that order, so each priority has a list to which they are appended. A task that comes
  * back (a retry, or a task that was taken back from a worker) may belong anywhere. Such tasks are in a pairing heap. A
- * task's links are in the task itself, so the queue allocates nothing.
+ * task's links are in the task itself, so the queue allocates nothing. The functions that every task needs, to append
+ * it and to take it out, are inline in internal.h.
  */
 #ifndef GD_CORE_WAITING_H
 #define GD_CORE_WAITING_H
@@ -33,22 +34,19 @@ struct gd__waiting {
     uint8_t levels; /* bit k: fresh[k] is not empty */
 };
 
-void gd__list_push_back(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 void gd__list_push_front(struct gd__sched *s, struct gd__list *l, uint32_t slot);
-uint32_t gd__list_pop(struct gd__sched *s, struct gd__list *l);
 /* Takes out a task. Returns false if it is not in the list. */
 bool gd__list_remove(struct gd__sched *s, struct gd__list *l, uint32_t slot);
 
 /* Whether the task in slot a starts before that in slot b. */
 bool gd__goes_first(const struct gd__sched *s, uint32_t a, uint32_t b);
 
-/* Appends a task that comes after all tasks of its priority which were appended before. */
-void gd__waiting_append(struct gd__sched *s, struct gd__waiting *q, uint32_t slot);
 /* Puts a task in its place. */
 void gd__waiting_insert(struct gd__sched *s, struct gd__waiting *q, uint32_t slot);
 /* The first task. The queue must not be empty. */
 uint32_t gd__waiting_first(const struct gd__sched *s, const struct gd__waiting *q);
-uint32_t gd__waiting_pop(struct gd__sched *s, struct gd__waiting *q);
+/* What gd__waiting_pop() in internal.h does if tasks have come back. */
+uint32_t gd__waiting_pop_any(struct gd__sched *s, struct gd__waiting *q);
 /* Takes out a task that is in the queue. Takes time in proportion to the number of tasks before it. */
 void gd__waiting_remove(struct gd__sched *s, struct gd__waiting *q, uint32_t slot);
 /* Forgets all tasks. */

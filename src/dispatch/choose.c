@@ -15,8 +15,6 @@
 #include "dispatch/internal.h"
 #include "gpu/list.h"
 
-enum { MOST_WORKERS = 4096 };
-
 struct choice {
     const struct gd_devices *list;
     struct gd__chosen *chosen;
@@ -29,14 +27,14 @@ struct choice {
 static int too_many(const struct gd_options *o, size_t n_gpus)
 {
     return gd__error(GD_E_INVALID, "%zu devices with workers_per_gpu = %u are too many workers: at most %d in all",
-                     n_gpus, o->workers_per_gpu, MOST_WORKERS);
+                     n_gpus, o->workers_per_gpu, GD__WORKERS_MAX);
 }
 
 /* --- the options --- */
 
 static int check_numbers(const struct gd_options *o)
 {
-    if (o->n_gpus > MOST_WORKERS)
+    if (o->n_gpus > GD__WORKERS_MAX)
         return too_many(o, o->n_gpus);
     for (size_t i = 0; i < o->n_gpus; i++) {
         if (o->gpu_ids[i] < 0)
@@ -60,7 +58,7 @@ static int check_options(const struct gd_options *o)
     if (o->workers_per_gpu == 0 && o->model_bytes == 0)
         return gd__error(GD_E_INVALID, "workers_per_gpu is 0: set it to at least 1, or set model_bytes to the device "
                                        "memory that one worker needs");
-    if (o->workers_per_gpu > MOST_WORKERS)
+    if (o->workers_per_gpu > GD__WORKERS_MAX)
         return too_many(o, 1);
     if (o->max_workers_per_gpu > 0 && o->max_workers_per_gpu < o->workers_per_gpu)
         return gd__error(GD_E_INVALID,
@@ -197,7 +195,7 @@ static int make_device(struct gd_dispatcher *d, const struct choice *c, unsigned
     device->first_worker = d->n_workers;
     device->n_workers = (unsigned)workers;
     d->n_workers += (unsigned)workers;
-    if (d->n_workers > MOST_WORKERS)
+    if (d->n_workers > GD__WORKERS_MAX)
         return too_many(&d->o, d->n_devices);
     return gd__worker_group(&device->how, c->list, c->chosen, group, d->o.visible_devices);
 }
@@ -225,10 +223,10 @@ static int count_spare(struct gd_dispatcher *d)
 {
     for (unsigned g = 0; g < d->n_devices; g++) {
         d->n_spare += spare_on(d, g);
-        if (d->n_workers + d->n_spare > MOST_WORKERS)
+        if (d->n_workers + d->n_spare > GD__WORKERS_MAX)
             return gd__error(GD_E_INVALID,
                              "%u devices with max_workers_per_gpu = %u are too many workers: at most %d in all",
-                             d->n_devices, d->o.max_workers_per_gpu, MOST_WORKERS);
+                             d->n_devices, d->o.max_workers_per_gpu, GD__WORKERS_MAX);
     }
     d->n_workers += d->n_spare;
     return 0;
@@ -294,7 +292,7 @@ static int choose(struct gd_dispatcher *d, const struct gd_devices *list)
     if (c.n == 0)
         return gd__error(GD_E_NO_DEVICES, "no usable device: each one is in a compute mode that prohibits programs, or "
                                           "has MIG on but no MIG instance");
-    if (c.n > MOST_WORKERS)
+    if (c.n > GD__WORKERS_MAX)
         return too_many(&d->o, c.n);
     c.chosen = gd__calloc(c.n, sizeof *c.chosen);
     c.workers = gd__calloc(c.n, sizeof *c.workers);

@@ -40,7 +40,8 @@ static struct gd__payload payload_of(const struct gd__task *t)
  * this limit. */
 static uint64_t limit_ms(const struct gd_dispatcher *d, const struct gd__task *t)
 {
-    return (t->timeout_ns > 0 ? t->timeout_ns : d->sched.config.task_timeout_ns) / GD__NS_PER_MS;
+    const bool own = t->has_extras && t->timeout_ns > 0;
+    return (own ? t->timeout_ns : d->sched.config.task_timeout_ns) / GD__NS_PER_MS;
 }
 
 /* The error message of a failure for which the worker sent no message. */
@@ -152,7 +153,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         .gpu_id = o->worker < 0 ? -1 : d->copy.gpu_ids[o->worker],
         .attempt = t->attempt,
         .start_ns = o->start_ns,
-        .first_start_ns = t->first_start_ns ? t->first_start_ns : o->start_ns,
+        .first_start_ns = t->has_extras && t->first_start_ns ? t->first_start_ns : o->start_ns,
         .end_ns = o->end_ns,
         .input = in_arena ? (const char *)gd__feeder_arena(d->feeder)->base + p.offset : (const char *)p.bytes,
         .input_size = p.size,
@@ -161,7 +162,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         .exit_code = o->exit_code,
         .timeout_ms = (unsigned)limit_ms(d, t),
     };
-    d->record_due = (struct gd__journal_task *)(uintptr_t)t->tag;
+    d->record_due = (struct gd__journal_task *)(uintptr_t)(t->has_extras ? t->tag : 0);
     if (o->failure == GD_FAILURE_NONE) {
         r.data = o->bytes;
         r.size = o->size;

@@ -209,7 +209,7 @@ static inline uint64_t gd__numbered(uint64_t id, uint64_t tag)
 }
 static inline uint64_t gd__task_number(const struct gd__task *t)
 {
-    return gd__numbered(t->id, t->tag);
+    return t->has_extras ? gd__numbered(t->id, t->tag) : t->id;
 }
 
 /* options.c */

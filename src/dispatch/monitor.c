@@ -43,11 +43,16 @@ static void add_task(struct gd_dispatcher *d, const struct gd__intake_entry *e)
     const uint64_t tag = d->o.journal ? e->word : 0;
     const struct gd__journal_task *t = (const struct gd__journal_task *)(uintptr_t)tag;
     d->adding = gd__numbered(d->sched.next_id, tag);
-    const struct gd__new_task task = { .payload = e->payload,
-                                       .weight = t ? t->weight : e->word,
-                                       .tag = tag,
-                                       .timeout_ns = e->timeout_ms * GD__NS_PER_MS,
-                                       .priority = e->priority };
+    struct gd__new_task task = { .payload = e->payload, .weight = t ? t->weight : e->word, .tag = tag };
+    uint64_t payload[4];
+    if (e->payload[0] & GD__INTAKE_HAS_TERMS) {
+        const struct gd__intake_terms terms = gd__feeder_terms(d->feeder, e);
+        memcpy(payload, e->payload, sizeof payload);
+        payload[0] &= ~GD__INTAKE_HAS_TERMS;
+        task.payload = payload;
+        task.timeout_ns = terms.timeout_ms * GD__NS_PER_MS;
+        task.priority = terms.priority;
+    }
     gd__sched_add(&d->sched, d->now, &task);
 }
 

@@ -144,6 +144,7 @@ static void feeder_free(struct gd__feeder *f)
     gd__extents_close(&f->extents);
     gd__region_close(&f->region);
     gd__free(f->entries);
+    gd__free(f->terms);
     if (f->spec.wake_fd >= 0)
         close(f->spec.wake_fd);
     free(f);
@@ -180,8 +181,9 @@ int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec)
     f->mask = capacity - 1;
     f->spec.wake_fd = GD__FAULT("dup") ? -1 : fcntl(spec->wake_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     f->entries = gd__calloc(capacity, sizeof *f->entries);
+    f->terms = gd__calloc(capacity, sizeof *f->terms); /* a page of it costs memory only after it is used */
     int rc = f->spec.wake_fd < 0 ? gd__error_errno("cannot duplicate an eventfd") : 0;
-    if (rc == 0 && !f->entries)
+    if (rc == 0 && (!f->entries || !f->terms))
         rc = gd__error(GD_E_NO_MEMORY, "no memory for %llu queued tasks", (unsigned long long)capacity);
     if (rc == 0)
         rc = gd__region_create(&f->region, "gpu_dispatch-arena", ARENA_ADDRESS_SPACE, ARENA_AT_LEAST,
@@ -254,6 +256,11 @@ uint64_t gd__feeder_next(struct gd__feeder *f, const struct gd__intake_entry **f
     const uint64_t n = f->seen_tail - f->head, to_the_edge = f->mask + 1 - (f->head & f->mask);
     *first = &f->entries[f->head & f->mask];
     return n < to_the_edge ? n : to_the_edge;
+}
+
+struct gd__intake_terms gd__feeder_terms(const struct gd__feeder *f, const struct gd__intake_entry *e)
+{
+    return f->terms[e - f->entries];
 }
 
 void gd__feeder_taken(struct gd__feeder *f, uint64_t n)

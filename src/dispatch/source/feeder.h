@@ -26,6 +26,12 @@ struct gd__intake_entry {
      * free it. One field is used for both, because an entry moves from one processor to another and every byte costs
      * time. */
     uint64_t word;
+};
+
+/* What only some tasks have. It is not in the entry, for the same reason. An entry that has terms has this bit in
+ * payload[0], which is the size of the payload. */
+#define GD__INTAKE_HAS_TERMS (UINT64_C(1) << 63)
+struct gd__intake_terms {
     uint32_t timeout_ms; /* the task's own time limit; 0: that of the run */
     int32_t priority;
 };
@@ -57,6 +63,8 @@ struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f);
  * gd__feeder_taken() is called with the number of tasks that were used. */
 uint64_t gd__feeder_next(struct gd__feeder *f, const struct gd__intake_entry **first);
 void gd__feeder_taken(struct gd__feeder *f, uint64_t n);
+/* The terms of an entry that has GD__INTAKE_HAS_TERMS. */
+struct gd__intake_terms gd__feeder_terms(const struct gd__feeder *f, const struct gd__intake_entry *e);
 uint64_t gd__feeder_queued(const struct gd__feeder *f);
 static inline bool gd__feeder_has_tasks(const struct gd__feeder *f)
 {

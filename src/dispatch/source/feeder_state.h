@@ -29,6 +29,7 @@ struct gd__feeder {
     struct gd__arena *arena;
     struct gd__extents extents; /* the extents of region; used by the feeder thread */
     struct gd__intake_entry *entries;
+    struct gd__intake_terms *terms; /* one for each entry; valid if the entry has terms */
     uint64_t mask;
     pthread_t thread;
     bool started;

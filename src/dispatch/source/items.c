@@ -240,8 +240,10 @@ static void append_to_intake(struct gd__feeder *f, const struct gd_item *item, c
     if (t)
         t->weight = weight;
     e->word = f->completed.keeps ? (uint64_t)(uintptr_t)t : weight;
-    e->timeout_ms = item->timeout_ms;
-    e->priority = item->priority;
+    if (item->timeout_ms > 0 || item->priority != 0) {
+        e->payload[0] |= GD__INTAKE_HAS_TERMS;
+        f->terms[tail & f->mask] = (struct gd__intake_terms){ item->timeout_ms, item->priority };
+    }
     if (item->priority != 0)
         atomic_store_explicit(&f->has_priorities, 1, memory_order_relaxed); /* the store of tail publishes it */
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
