@@ -3,8 +3,9 @@
  * Observing runs, from the same or from another process.
  *
  * A run that was given a name (gd_options.job) publishes a page of shared memory: its figures, the state of each
- * worker, the tasks that ended last, the last failures and the last requests to the job. Observers only read it and
- * take no lock, so they do not slow the run down. The terminal panel, the web page, the metrics and `gpu-dispatch top` are observers.
+ * worker, the tasks that ended last, the last failures and the last requests to the job. Observers only read the page
+ * and take no lock, so they do not slow the run down. The terminal panel, the web page, the metrics and `gpu-dispatch
+ * top` are observers.
  *
  *     struct gd_observer *o;
  *     if (gd_observer_open(&o, NULL) < 0)          // a process id or a name; NULL: the only job
@@ -203,7 +204,7 @@ enum gd_observed {
 /* Chooses what to read, from the next read on. what: bits of enum gd_observed, or 0. Returns 0 or a negative code. */
 int gd_observer_select(struct gd_observer *o, unsigned what);
 
-/* Reads a snapshot. Never waits for the run. Reads the state of the devices from the driver, at most once a second.
+/* Reads a snapshot. Does not wait for the run. Reads the state of the devices from the driver, at most once a second.
  * Returns 0, or GD_E_NO_JOB if the run was killed, or GD_E_CORRUPT if the page was truncated or is invalid. After such
  * an error *out is the last snapshot. */
 int gd_observer_read(struct gd_observer *o, const struct gd_snapshot **out);

@@ -330,7 +330,7 @@ void gd__publish(struct gd_dispatcher *d, const struct gd_stats *stats, const st
 /* The next two are only for a run with a page. */
 void gd__publish_try(struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o);
 void gd__publish_final(struct gd_dispatcher *d, int worker, const struct gd_report *r);
-/* Adds a request to the job, and what came of it. Observers see it after the next gd__publish(). */
+/* Adds a request to the job, and its outcome. Observers see it after the next gd__publish(). */
 void gd__publish_request(struct gd_dispatcher *d, const char *what, int code);
 void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns); /* 0: about to sleep */
 void gd__publish_end(struct gd_dispatcher *d);

@@ -7,11 +7,11 @@
  * more tasks. So a run has as many kills as requested, however fast the machine is. The limits on crashes are very
  * high, because these tests are about the bookkeeping.
  *
- * In the cases with tasks in flight, the crash limit is 1, so every task that is charged with a death fails at once. The
- * memory in flight/begun.h says which tasks each worker held, so the test can check who was charged:
+ * In the cases with tasks in flight, the crash limit is 1, so every task that is charged with a death fails at once.
+ * The memory in flight/begun.h says which tasks each worker held, so the test can check which task was charged:
  *
  *   - a task fails only if its worker was killed while it held no other task
- *   - a task that was in flight at two deaths runs alone, on the worker that it was on at the second
+ *   - a task that was in flight at two deaths runs alone, on the worker of the second death
  *   - with one task at a time, no task is tried twice
  *
  * test_chaos --tasks N --kills N [CASE...] sets the size of each case. With GD_SOAK it is a million tasks and 10,000
@@ -197,7 +197,7 @@ static void check_words(const struct chaos *c, const struct gd_report *r)
     CHECK_MEM(r->input, expected, r->input_size);
 }
 
-/* The result is that of the last attempt, and so are the partial results. */
+/* The result and the partial results are those of the last attempt. */
 static void check_attempt(const struct chaos *c, const struct gd_report *r)
 {
     const struct parts *p = &c->parts[r->task_id];
@@ -237,8 +237,8 @@ static void on_success(void *user, const struct gd_report *r)
     count_done(c, r->task_id);
 }
 
-/* The worker's next process has not started yet, so the memory says what the dead one held. In an ordered run, the report
- * may come too late to tell. */
+/* The worker's next process has not started yet, so the memory says what the dead one held. In an ordered run, the
+ * report may come too late for this check. */
 static bool was_alone(const struct chaos *c, const struct gd_report *r)
 {
     const bool killed = r->failure == GD_FAILURE_CRASH && r->signal == SIGKILL;

@@ -4,7 +4,7 @@
  * a worker held when it was killed.
  *
  * A worker notes a task after the dispatcher can know that it has begun, and removes the note before it finishes the
- * task. So whatever moment a worker is killed at, a task that is noted as held is in flight for the dispatcher too.
+ * task. So if a worker is killed, at any moment, every task that is noted as held is in flight for the dispatcher too.
  */
 #ifndef GD_TESTS_CRASH_FLIGHT_BEGUN_H
 #define GD_TESTS_CRASH_FLIGHT_BEGUN_H

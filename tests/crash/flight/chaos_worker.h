@@ -33,7 +33,7 @@ static bool has_parts(uint64_t id)
 
 static bool is_suspect(const struct gd_task *t)
 {
-    return t->attempt >= 3; /* each earlier attempt ended with a death beside others, or the task would have failed */
+    return t->attempt >= 3; /* others were in flight at each earlier death, or the task would have failed */
 }
 
 static int finish_now(const struct gd_task *t, struct gd_result *r)
@@ -67,7 +67,7 @@ static int check_begin(struct gd_worker *w, const struct gd_task *t, struct gd_r
     if (t->attempt <= last)
         return gd_result_error_final(r, "attempt %u came after attempt %u", t->attempt, last);
     if (atomic_load(&suspect_runs))
-        return gd_result_error_final(r, "begun beside a task that must run alone");
+        return gd_result_error_final(r, "begun while another task had to run alone");
     if (is_suspect(t) && begun_others(begun, worker, t->id))
         return gd_result_error_final(r, "attempt %u is not alone", t->attempt);
     if (is_suspect(t) && last == t->attempt - 1 && worker != before)

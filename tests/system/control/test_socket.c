@@ -71,7 +71,7 @@ TEST(each_request_is_carried_out_and_answered)
     close_world(&w);
 }
 
-/* Observers see each request and what came of it, except those for the status, which change nothing. */
+/* Observers see each request and its outcome, except requests for the status, which change nothing. */
 TEST(each_request_is_on_the_page)
 {
     static const struct {
