@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every message of the command goes through here, so that a live view can print it above itself.
- */
+ * Prints the messages of the command. All messages go through this file, so that a live view can print them above
+ * itself. */
 #include "cli/say.h"
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The name of a task may be a file name in any script, or any bytes. This code makes sure that it takes exactly as many
- * columns as the layout counts, and has no other effect on the terminal.
+ * Text in terminal columns. The name of a task may be a file name in any script, or any bytes. This code makes sure
+ * that it takes exactly as many columns as the layout counts, and has no other effect on the terminal.
  *
  * The widths come from a coarse table in this file, so that a layout depends on its arguments and not on the locale. If
  * a terminal gives a character another width, one line is a column off. It does not wrap, because lines are written

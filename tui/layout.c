@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * From top to bottom: progress, a bar, counts, times, the table of GPUs. If there is not enough room, the table is left
- * out first and then the bar. Too many rows are folded (view/rows.c), and too many columns are left out (table.c).
- */
+ * Lays out the live view. From top to bottom it has the progress, a bar, counts, times and the table of GPUs. If there
+ * is not enough room, the table is left out first and then the bar. Too many rows are folded (view/rows.c), and too
+ * many columns are left out (table.c). */
 #include "tui/layout.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between two drawings the cursor is at the beginning of the line below the panel. A drawing moves up by the rows of
- * the panel, writes the lines that have changed and skips the others, all in one write. The rows are counted again each
- * time, because a terminal that was made narrower has wrapped the old lines.
+ * Draws the live view at the bottom of a terminal. Between two drawings the cursor is at the beginning of the line
+ * below the panel. A drawing moves up by the rows of the panel, writes the lines that have changed and skips the
+ * others, all in one write. The rows are counted again each time, because a terminal that was made narrower has wrapped
+ * the old lines.
  *
  * After Ctrl-Z other programs write to the terminal. The panel is removed before the process stops. When the process
  * continues, the panel is drawn where the cursor is then. In the background nothing is drawn.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signals are blocked and read from a signalfd, so that one poll() waits for everything. Ctrl-C and Ctrl-Z still send
- * signals. The terminal is restored before Ctrl-C ends the process, and before Ctrl-Z stops it.
- */
+ * Takes over the whole terminal, for `gpu-dispatch top`. Signals are blocked and read from a signalfd, so that one
+ * poll() waits for everything. Ctrl-C and Ctrl-Z still send signals. The terminal is restored before Ctrl-C ends the
+ * process, and before Ctrl-Z stops it. */
 #include "tui/screen.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The array `columns` lists the columns, each with a rank. Columns are added in the order of their ranks while they
- * fit beside a task column of some width. The task column then gets the rest of the width. Each column has a least
- * width that usual figures do not exceed, so that columns do not move from one drawing to the next.
- */
+ * Lays out the table of GPUs. The array `columns` lists the columns, each with a rank. Columns are added in the order
+ * of their ranks while they fit beside a task column of some width. The task column then gets the rest of the width.
+ * Each column has a least width that usual figures do not exceed, so that columns do not move from one drawing to the
+ * next. */
 #include "tui/table.h"
 
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The echo of Enter moves the cursor down a row. The echo is not switched off, because a killed run would then leave a
- * terminal that does not show typed text. The typed text is not read either, because the shell will read it. So the
- * rows are counted. The kernel gives the number of bytes of whole lines that are waiting, but not the number of lines.
- * But it can send a signal for each line. A real-time signal is used, because such signals are not merged. It is sent
- * to one thread. It is set up on a separate descriptor of the terminal, whose flags no other process shares.
+ * Counts the rows by which typed lines move the cursor. The echo of Enter moves the cursor down a row. The echo is not
+ * switched off, because a killed run would then leave a terminal that does not show typed text. The typed text is not
+ * read either, because the shell will read it. So the rows must be counted. The kernel reports how many bytes of whole
+ * lines are waiting, but not how many lines. However, it can send a signal for each line. A real-time signal is used,
+ * because such signals are not merged. The signal is sent to one thread. It is set up on a separate descriptor of the
+ * terminal, whose flags no other process shares.
  *
  * Ctrl-D ends a line too, but adds no bytes and does not move the cursor. So a single Ctrl-D is not counted, but within
  * a paste it counts as Enter. A line whose echo wraps counts as one row. If the count is too low, a line of the panel

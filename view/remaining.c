@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The list of inputs may have grown or lost lines between two runs. So the number of tasks is neither the last run's
- * total nor the number of records. A task that is being run again counts as left, although it has an old record. So
- * these figures show only what is certain.
- */
+ * Computes how many tasks of a journal remain. The list of inputs may have grown or lost lines between two runs. So the
+ * number of tasks is neither the last run's total nor the number of records. A task that is being run again counts as
+ * left, although it has an old record. So these figures show only what is certain. */
 #include "view/remaining.h"
 
 #include <string.h>

@@ -51,8 +51,7 @@ enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_wor
     if (status == VIEW_INITIALIZING && w->restarts > 0)
         return VIEW_RESTARTING;
     if (status == VIEW_PROCESSING && w->idle != GD_IDLE_NOT)
-        return VIEW_IDLE; /* the worker has tasks but cannot process them yet, for example because they are being loaded
-                             */
+        return VIEW_IDLE; /* the worker has tasks but cannot process them yet, for example while they load */
     return status;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two threads and two buffers. The searching thread fills one buffer and waits when it is full. The reading thread
- * empties the other and then swaps them. So the lock is taken at most once for each file, and the search is never more
- * than two buffers ahead of the tasks.
+ * Finds the files of a directory on a separate thread. There are two threads and two buffers. The searching thread
+ * fills one buffer and waits when it is full. The reading thread empties the other and then swaps them. So the lock is
+ * taken at most once for each file, and the search is never more than two buffers ahead of the tasks.
  *
  * A buffer is a sequence of entries: size of the file (8 bytes), its path, a NUL.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See lane.h. The thread takes all waiting jobs at once and runs them one by one. It is woken only if it sleeps, so a
- * busy lane costs one lock for each job.
+ * A thread that runs jobs in order: see lane.h. The thread takes all waiting jobs at once and runs them one by one. It
+ * is woken only if it sleeps, so a busy lane costs one lock for each job.
  *
  * A thread that is blocked in write() cannot be stopped safely from outside, because it may hold resources. With a
  * network disk it perhaps cannot be stopped at all. So the thread is left running. The lane is marked as given up, no

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * If a file is named twice, data can be lost: a list of inputs is emptied because it is the --output too, or a log is
- * written into a journal. So this is checked before anything is opened. Files that exist are compared by their inode,
- * not by their names. Files that don't exist yet are compared by directory and name, after links are followed. Devices
- * and pipes may be used twice.
- */
+ * Checks that no file is used for two purposes. If a file is named twice, data can be lost: a list of inputs is emptied
+ * because it is the --output too, or a log is written into a journal. So this is checked before anything is opened.
+ * Files that exist are compared by their inode, not by their names. Files that don't exist yet are compared by
+ * directory and name, after links are followed. Devices and pipes may be used twice. */
 #include "cli/run/same_file.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Work is counted in whole units, so that at the end the work done equals the total exactly.
- */
+ * Counts how much of the work of a run is done. Work is counted in whole units, so that at the end the work done equals
+ * the total exactly. */
 #include "cli/run/work.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* There is one message per thread. The source of a run has its own thread, and its error message must not overwrite the
- * message of another thread. */
+/* Error messages of code that uses the library: see failure.h. There is one message per thread. The source of a run has
+ * its own thread, and its error message must not overwrite the message of another thread. */
 #include "base/failure.h"
 
 #include <stdarg.h>

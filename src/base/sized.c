@@ -1,4 +1,4 @@
-/* See sized.h. */
+/* Copies public structs between a program and a library of different versions: see sized.h. */
 #include "base/sized.h"
 
 #include <string.h>

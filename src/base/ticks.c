@@ -1,6 +1,5 @@
-/* See ticks.h. The counter is used only if the processor reports that it is invariant, and only as long as it agrees
- * with the clock.
- */
+/* The clock that reads a counter: see ticks.h. The counter is used only if the processor reports that it is invariant,
+ * and only as long as it agrees with the clock. */
 #include "base/ticks.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The queue of waiting tasks: see waiting.h. */
 #include "core/waiting.h"
 
 #include <string.h>

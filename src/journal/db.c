@@ -1,4 +1,5 @@
-/* See db.h. The schema is described in gpu-dispatch-journal(5). If the schema changes, GD__DB_VERSION must change too.
+/* Creates, checks and opens the database of a journal: see db.h. The schema is described in gpu-dispatch-journal(5). If
+ * the schema changes, GD__DB_VERSION must change too.
  *
  * There is no index on task.key. Keys are random, so each record in a group would change a different page of such an
  * index. A resumed run finds records in the order of their ids, or builds a temporary index (lookup/resume.h).

@@ -1,3 +1,4 @@
+/* Groups workers that failed in setup by their error messages: see setup_failures.h. */
 #include "launch/setup_failures.h"
 
 #include <stdio.h>

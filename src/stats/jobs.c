@@ -1,7 +1,6 @@
-/* Runs are found by searching the directories that contain their pages. A run removes its page when it ends. If its
- * process was killed, the process that searches removes the page. A page from another PID namespace is ignored, because
- * it is not known whether its process still exists.
- */
+/* Lists the runs of the user. Runs are found by searching the directories that contain their pages. A run removes its
+ * page when it ends. If its process was killed, the process that searches removes the page. A page from another PID
+ * namespace is ignored, because it is not known whether its process still exists. */
 #include "stats/jobs.h"
 
 #include <dirent.h>
@@ -41,8 +40,8 @@ static struct gd__owner owner_of(const struct gd__page_header *h)
     return (struct gd__owner){ .pid = h->pid, .start = h->pid_start, .space = h->pid_space };
 }
 
-/* Removes a file that never got its final name, or a control socket, if its process is gone. The name says which process
- * it belonged to. */
+/* Removes a file that never got its final name, or a control socket, if its process is gone. The name tells which
+ * process it belonged to. */
 static void remove_leftover(int directory, const char *name, int fd)
 {
     struct gd__owner o = { .pid = strtoull(name[0] == '.' ? name + 1 : name, NULL, 10) };

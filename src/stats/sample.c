@@ -1,5 +1,5 @@
-/* A run's devices are identified by their UUIDs here. Their numbers are not usable, because the run's process may see
- * other devices than we do. */
+/* Reads the driver's values about the devices of a run. The devices are identified by their UUIDs. Their numbers are
+ * not usable, because the run's process may see other devices than we do. */
 #include "stats/sample.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An address is a number or "localhost". Other names are refused, because a name may lead to another machine later.
- */
+ * Parses the address of the page, and opens its socket. An address is a number or "localhost". Other names are refused,
+ * because a name may lead to another machine later. */
 #include "web/access/address.h"
 
 #include <arpa/inet.h>

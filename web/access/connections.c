@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * libmicrohttpd has one timer for a connection, which every byte restarts. So a client that sends a byte from time to
- * time would stay connected for ever. Therefore each connection has a deadline here, by which its request must be
- * complete. One thread waits for the earliest deadline and shuts down the connections that miss theirs.
+ * Limits the number and the duration of connections. libmicrohttpd has one timer for a connection, which every byte
+ * restarts. So a client that sends a byte from time to time would stay connected for ever. Therefore each connection
+ * has a deadline here, by which its request must be complete. One thread waits for the earliest deadline and shuts down
+ * the connections that miss theirs.
  *
  * A struct web_connection is valid until the caller removes it. A socket that was shut down stays open until then, so
  * its descriptor cannot be reused. The lock protects everything here.

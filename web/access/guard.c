@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The checks are made in this order: method, Host, Origin, token. On the loopback address the Host must be one of the
- * loopback names, with the port. Another name that resolves to this machine (DNS rebinding) is refused. On any other
- * address every name is accepted, and only the token protects the page. If an Origin is sent, it must be the page's.
+ * Decides which requests are allowed. The checks are made in this order: method, Host, Origin, token. On the loopback
+ * address the Host must be one of the loopback names, with the port. Another name that resolves to this machine (DNS
+ * rebinding) is refused. On any other address every name is accepted, and only the token protects the page. If an
+ * Origin is sent, it must be the page's.
  *
  * The token is read only from the Authorization header. As part of the URL it would appear in the browser's history. A
  * cookie would be sent to every other port of this machine, where other users may listen.

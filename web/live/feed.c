@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watchers are sent texts. The texts are numbered, and the last few are in a ring. A watcher stores the number of its
- * next text and holds a reference to the text that it is sending. If its next text is no longer in the ring, it gets
- * the state instead. The state is made at most once per sample, for all watchers that need it.
+ * Sends the state of a run to watchers, as texts. The texts are numbered, and the last few are in a ring. A watcher
+ * stores the number of its next text and holds a reference to the text that it is sending. If its next text is no
+ * longer in the ring, it gets the state instead. The state is made at most once per sample, for all watchers that need
+ * it.
  *
  *   event: state    everything; the first event of each stream, and the next one for a watcher that fell behind
  *   event: update   new tasks and failures; all figures, workers and devices

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Samples contain counts, not rates. So when some samples are dropped, the mean rate between any two others is still
- * right.
- */
+ * Stores how the counts of a run grew. Samples contain counts, not rates. So when some samples are dropped, the mean
+ * rate between any two others is still right. */
 #include "web/live/history.h"
 
 #include "base/text/buffer.h"

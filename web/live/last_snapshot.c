@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run may finish a hundred thousand tasks a second, and no screen can show them all. So from each snapshot the failed
- * tasks and an even selection of the others are kept, up to a limit. The rest are only counted.
- */
+ * Keeps the last snapshot of a run. A run may finish a hundred thousand tasks a second, and no screen can show them
+ * all. So from each snapshot the failed tasks and an even selection of the others are kept, up to a limit. The rest are
+ * only counted. */
 #include "web/live/last_snapshot.h"
 
 #include <stdlib.h>

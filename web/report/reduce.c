@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The two passes. The memory does not grow with the number of records: tables have a fixed largest size, and items that
- * do not fit are only counted. If a run is writing to the journal, the second pass may see more records. Records of
- * workers that the first pass did not see are counted but not drawn.
- */
+ * Reads a journal in two passes, and reduces it to data that can be drawn. The memory does not grow with the number of
+ * records: tables have a fixed largest size, and items that do not fit are only counted. If a run is writing to the
+ * journal, the second pass may see more records. Records of workers that the first pass did not see are counted but not
+ * drawn. */
 #include "web/report/reduce.h"
 
 #include <stdlib.h>

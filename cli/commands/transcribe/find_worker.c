@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The transcription worker is the first of these files that exists:
+ * Finds the transcription worker. It is the first of these files that exists:
  *
  *   $GPU_DISPATCH_TRANSCRIBER           if it is set; the file must exist
  *   DIR/apps/transcribe/transcribe.so   in a build directory; DIR is the directory of this program

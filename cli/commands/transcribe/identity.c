@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A journal identifies a transcription by "transcribe " and the worker's settings (settings.h), separated by blanks.
- * Names and values have a fixed order and include the defaults, so equal work has equal text, no matter which options
- * were given. For display, the text is converted back to a command line.
- */
+ * Makes the text by which a journal identifies a transcription: "transcribe " and the worker's settings (settings.h),
+ * separated by blanks. Names and values have a fixed order and include the defaults, so equal work has equal text, no
+ * matter which options were given. For display, the text is converted back to a command line. */
 #include "cli/commands/transcribe/identity.h"
 
 #include <stdlib.h>

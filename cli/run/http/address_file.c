@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The run holds a lock on its file. A run that was killed leaves its file behind, but not the lock. The next run that
- * creates a file here removes the files that no process has locked. A file gets its final name after it is locked and
- * complete.
- */
+ * Writes, finds and removes the files with the addresses of web pages. A run holds a lock on its file. A run that was
+ * killed leaves its file behind, but not the lock. The next run that creates a file here removes the files that no
+ * process has locked. A file gets its final name after it is locked and complete. */
 #include "cli/run/http/address_file.h"
 
 #include <dirent.h>

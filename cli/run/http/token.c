@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * If a token is too long, one byte more than the limit is kept. So it is refused later, and not cut to a valid token.
- */
+ * Reads the token that the user chose for --http. If a token is too long, one byte more than the limit is kept. So it
+ * is refused later, and not cut to a valid token. */
 #include "cli/run/http/token.h"
 
 #include <errno.h>

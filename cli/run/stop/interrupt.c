@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dispatcher could handle these signals itself. The command handles them instead, because it reports at once what a
- * Ctrl-C will do.
+ * Handles the signals of a run. The dispatcher could handle these signals itself. The command handles them instead,
+ * because it reports at once what a Ctrl-C will do.
  *
  * The signals are blocked in every thread except one, which sleeps in poll() until a signal comes or
  * cli_interrupt_close() is called. A driver's library may start threads that do not block them. So a handler writes to

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Signals during a run. The first Ctrl-C lets running tasks finish, and the second ends everything at once. SIGTERM does
- * the same, but running tasks get only a limited time. SIGHUP lets running tasks finish.
- */
+ * Signals during a run. The first Ctrl-C lets running tasks finish, and the second ends everything. SIGTERM does the
+ * same, but running tasks get only a limited time. SIGHUP lets running tasks finish. */
 #ifndef GD_CLI_RUN_STOP_INTERRUPT_H
 #define GD_CLI_RUN_STOP_INTERRUPT_H
 
@@ -13,8 +12,8 @@
 struct cli_interrupt;
 
 /* Starts a thread that handles the signals from now on. Before this call and after the close they have their usual
- * effect. stop_grace_ms: how long the process may take to end after SIGTERM. say: prints one line, on that thread; must not block. hurry: called for each signal with the number of
- * signals so far. Returns 0, or -1 with gd__fail_text(). */
+ * effect. stop_grace_ms: how long the process may take to end after SIGTERM. say: prints one line, on that thread; must
+ * not block. hurry: called for each signal with the number of signals so far. Returns 0, or -1 with gd__fail_text(). */
 int cli_interrupt_open(struct cli_interrupt **out, struct gd__run *run, unsigned stop_grace_ms,
                        void (*say)(void *user, const char *message), void (*hurry)(void *user, unsigned count),
                        void *user);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The workers are stopped first: if this process stopped before them, they would continue alone. When this process is
- * continued, in the foreground or in the background, it continues the workers itself, because the shell cannot.
+ * Stops and continues the workers together with this process, after Ctrl-Z. The workers are stopped first: if this
+ * process stopped before them, they would continue alone. When this process is continued, in the foreground or in the
+ * background, it continues the workers itself, because the shell cannot.
  *
  * A SIGCONT may come between Ctrl-Z and the stop. Then there must be no stop, because nobody would continue the
  * process. If the SIGCONT comes while our own SIGTSTP is pending, the kernel discards the SIGTSTP. If it came earlier,

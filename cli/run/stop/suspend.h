@@ -14,8 +14,9 @@ void cli_suspend_with(struct gd_dispatcher *d);
 void cli_suspend_note(int number);
 
 /* Stops the workers, then this process as SIGTSTP would have done. Returns after a SIGCONT, with the workers continued.
- * Returns at once if a SIGCONT has come since the last SIGTSTP, or if the kernel allows no stop (no process could continue us). Call it on a separate thread. The signal
- * is sent to that thread, so that it stops inside this function. */
+ * Returns at once if a SIGCONT has come since the last SIGTSTP, or if the kernel does not allow a stop because no
+ * process could continue this one. Call it on a separate thread. The signal is sent to that thread, so that it stops
+ * inside this function. */
 void cli_suspend(void);
 
 #endif

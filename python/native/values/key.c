@@ -5,10 +5,9 @@
  *     dict 'D', set 'S'      the same, sorted by the bytes of the elements; an element of a dict is a key followed by
  *                            its value
  *
- * A pickle is not good enough. Equal values can have different pickles: one value contains an object twice, and the
- * other contains two equal objects. And the order of a set changes with each start of the interpreter. For items that are not made of plain
- * values there is nothing better, so their payload is the key.
- */
+ * A pickle is not good enough, because equal values can have different pickles. For example, one value contains an
+ * object twice, and the other contains two equal objects. Also, the order of a set changes with each start of the
+ * interpreter. For items that are not made of plain values there is nothing better, so their payload is the key. */
 #include <string.h>
 
 #include "python/native/run/run.h"

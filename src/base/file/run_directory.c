@@ -1,7 +1,6 @@
-/* Every user can write to /dev/shm, so another user may have created the directory. It must be a real directory (not a
- * link to one), belong to this user, and not be accessible to others. Files in it are opened only through its
- * descriptor.
- */
+/* Finds and checks the private directory of a user's runs. Every user can write to /dev/shm, so another user may have
+ * created the directory. It must be a real directory (not a link to one), belong to this user, and not be accessible to
+ * others. Files in it are opened only through its descriptor. */
 #include "base/file/run_directory.h"
 
 #include <errno.h>

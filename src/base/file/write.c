@@ -1,7 +1,6 @@
-/* A pipe may accept only part of a write, and a signal may interrupt one. A terminal may be full and non-blocking,
- * because all programs of a shell share its open file, and another program may have set the flag. gd__write_all()
- * continues until everything is written.
- */
+/* Writes that are complete. A pipe may accept only part of a write, and a signal may interrupt a write. A terminal may
+ * be full and non-blocking, because all programs of a shell share its open file, and another program may have set the
+ * flag. gd__write_all() continues until everything is written. */
 #include "base/file/write.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* A process id alone does not identify a process. The process may be gone and its id reused, or the id may be one of
- * another PID namespace (a container that shares our /dev/shm). Id, start time and namespace together identify it.
- */
+/* Identifies the process that owns a file. A process id alone does not identify a process. The process may be gone and
+ * its id reused, or the id may be one of another PID namespace (a container that shares our /dev/shm). Id, start time
+ * and namespace together identify it. */
 #include "base/process/owner.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* A buffer of bytes that grows: see buffer.h. */
 #include "base/text/buffer.h"
 
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* JSON texts are scanned by recursive descent, with one function per kind of value. Nothing is allocated. The scan
- * stops at the first error. struct scan stores the error and its position, from which the error message is made.
+/* Reads JSON: see json.h. Texts are scanned by recursive descent, with one function per kind of value. Nothing is
+ * allocated. The scan stops at the first error. struct scan stores the error and its position, from which the error
+ * message is made.
  *
  * The scan is strict: no comments, no trailing commas, no bare words, UTF-8 without overlong forms and surrogates, and
  * only space after the value.

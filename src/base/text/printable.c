@@ -1,6 +1,6 @@
-/* Text from users, workers and journals is shown on terminals and web pages. It must not control them. The input of a
- * task may contain anything, and an error message may come from a program that colours its output.
- */
+/* Makes text safe to show. Text from users, workers and journals is shown on terminals and web pages, and must not
+ * control them. The input of a task may contain anything, and an error message may come from a program that colours its
+ * output. */
 #include "base/text/printable.h"
 
 #include <stdbool.h>

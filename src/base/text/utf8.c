@@ -1,3 +1,4 @@
+/* Reads and writes UTF-8: see utf8.h. */
 #include "base/text/utf8.h"
 
 size_t gd__utf8_length(const unsigned char *p, size_t left)

@@ -1,3 +1,4 @@
+/* Reads requests from the control socket and writes their answers: see protocol.h. */
 #include "dispatch/control/protocol.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
-/* See completed.h. gd__completed_ask() may take long when a journal is searched for the first time, and
- * gd__completed_wait() may take long too. Both return soon after gd__completed_interrupt(), so gd__completed_leave()
- * can wait for the lock. */
+/* Finds out which items are final already: see completed.h. gd__completed_ask() may take long when a journal is
+ * searched for the first time, and gd__completed_wait() may take long too. Both return soon after
+ * gd__completed_interrupt(), so gd__completed_leave() can wait for the lock. */
 #include "dispatch/source/completed.h"
 
 #include "base/alloc.h"

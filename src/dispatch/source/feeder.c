@@ -1,4 +1,4 @@
-/* See feeder.h. feeder_state.h lists which thread writes which field. */
+/* The feeder: see feeder.h. feeder_state.h lists which thread writes which field. */
 #include "dispatch/source/feeder.h"
 
 #include <errno.h>

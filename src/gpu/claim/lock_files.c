@@ -1,4 +1,4 @@
-/* The files of lock_files.h.
+/* Locks on devices: see lock_files.h.
  *
  * Two users cannot both get a lock. Each user first makes a file, then lists all files, then locks all files in the
  * list. If two users do this at the same time, at least one of them sees the other's file, and both lock in the same

@@ -1,4 +1,5 @@
-/* See index.h. A hash table with open addressing. It has entries of 32 bytes, a few more than there are rows.
+/* Finds the rows of a journal by key: see index.h. It is a hash table with open addressing. It has entries of 32 bytes,
+ * a few more than there are rows.
  *
  * Rows are gathered in batches. A full batch is sorted by the positions of its rows in the table, and written to a
  * second file. From there the rows are put into the table, one part of the table after the other. So building the table

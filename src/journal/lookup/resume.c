@@ -1,4 +1,4 @@
-/* See resume.h. The record of a task is searched for in two places:
+/* Finds the records of tasks: see resume.h. A record is searched for in two places:
  *
  *   the window   contains the next records in the order of their ids. It is enough if the tasks come in nearly the same
  *                order as before.

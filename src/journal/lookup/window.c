@@ -1,7 +1,6 @@
-/* See window.h. A ring of rows, and a hash table of the rows that have not been taken. The rows of a bucket are linked
- * in the order of their ids, and the bucket stores its first and last row. So finding the first row and adding a row
- * are fast even if many keys are equal.
- */
+/* The next rows of a journal: see window.h. The window is a ring of rows, and a hash table of the rows that have not
+ * been taken. The rows of a bucket are linked in the order of their ids, and the bucket stores its first and last row.
+ * So finding the first row and adding a row are fast even if many keys are equal. */
 #include "journal/lookup/window.h"
 
 #include <string.h>

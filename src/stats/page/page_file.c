@@ -1,5 +1,5 @@
-/* The file of a page is made under a temporary name and gets its final name when it is complete. Its space is reserved
- * first, because writing to mapped memory would cause SIGBUS if the file system had no space left. */
+/* The files of pages. A file is made under a temporary name and gets its final name when it is complete. Its space is
+ * reserved first, because writing to mapped memory would cause SIGBUS if the file system had no space left. */
 #include "stats/page/page_file.h"
 
 #include <errno.h>

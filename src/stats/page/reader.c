@@ -1,5 +1,6 @@
-/* A page is read with pread() into private memory, and not mapped. If the file was truncated, pread() returns fewer
- * bytes, but a mapping would cause SIGBUS. At a few reads a second the cost does not matter.
+/* Reads the page of a run. The page is read with pread() into private memory, and not mapped. If the file was
+ * truncated, pread() returns fewer bytes, but a mapping would cause SIGBUS. At a few reads a second the cost does not
+ * matter.
  *
  * Three calls copy everything that changes: the sequence numbers, the data, and the sequence numbers again. Parts that
  * were written at the same time are read again, a few times. If the writer was stopped or killed in the middle of a
