@@ -51,8 +51,8 @@ static void put_headline(struct page *p)
         tui_format(&p->l, TUI_BOLD, "%s task%s%s", passed, plural(f->passed), far);
     if (p->s->ended)
         tui_add(&p->l, TUI_BOLD_GREEN, ", ended");
-    else if (p->s->stats->paused || p->s->stats->draining)
-        tui_format(&p->l, TUI_YELLOW, ", %s", view_run_state(p->s));
+    else if (view_held_state(p->s))
+        tui_format(&p->l, TUI_YELLOW, ", %s", view_held_state(p->s));
     else if (p->s->stale)
         tui_add(&p->l, TUI_YELLOW, ", in a callback");
     /* Shows the job's name at the right, if a good part of it fits. */
@@ -191,9 +191,10 @@ static void put_media(struct page *p, size_t lines)
 
 /* --- the rest ------------------------------------------------------------------------------------- */
 
+enum { HEADING = 1, LEAST = 2 }; /* lines of the table: its heading, and the fewest rows */
+
 static void put_table(struct page *p, size_t below)
 {
-    enum { HEADING = 1, LEAST = 2 };
     struct view_rows rows = { 0 };
     if (p->s->n_workers == 0 || p->left < HEADING + LEAST + below)
         return;
@@ -214,6 +215,13 @@ static void put_failure(struct page *p)
 {
     tui_add(&p->l, TUI_RED, "last failure: ");
     tui_add(&p->l, TUI_PLAIN, p->h->failure);
+    end_line(p);
+}
+
+static void put_request(struct page *p)
+{
+    tui_add(&p->l, TUI_YELLOW, p->h->refused ? "last request refused: " : "last request: ");
+    tui_add(&p->l, TUI_PLAIN, p->h->request);
     end_line(p);
 }
 
@@ -238,8 +246,13 @@ void tui_layout(struct gd__buffer *out, const struct gd_snapshot *s, const struc
         put_times(&p, lines);
     if (p.left >= ROOMY - WITH_BAR)
         put_media(&p, lines);
-    const bool failure = v->failures && *h->failure && p.left >= 1, hint = v->hint && p.left >= 1U + failure;
-    put_table(&p, (size_t)failure + hint);
+    const bool failure = v->last_events && *h->failure && p.left >= 1;
+    /* the table is more useful than the request */
+    const bool request = v->last_events && *h->request && p.left >= 1U + failure + HEADING + LEAST;
+    const bool hint = v->hint && p.left >= 1U + failure + request;
+    put_table(&p, (size_t)failure + request + hint);
+    if (request)
+        put_request(&p);
     if (failure)
         put_failure(&p);
     if (hint) {

@@ -25,7 +25,7 @@
 struct tui_view {
     unsigned width, height; /* of the terminal: at most height - 1 lines of width - 1 columns are made */
     bool colour, utf8;
-    bool failures;     /* show the message of the last failure, if there is room */
+    bool last_events;  /* show the last failure and the last request to the job, if there is room */
     const char *hint;  /* a last line; NULL: none */
     const char *media; /* "audio": the run's work is counted in seconds of audio; NULL: in another unit */
 };

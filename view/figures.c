@@ -45,9 +45,17 @@ void view_history_add(struct view_history *h, const struct gd_snapshot *s)
         h->samples[h->n++ % VIEW_SAMPLES] = now;
     if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
         h->first = now; /* the work of a task is reported a moment after its end */
-    if (s->n_failures) {
-        const struct gd_failure_view *f = gd_snapshot_failure(s, s->n_failures - 1);
+    for (size_t i = s->n_failures; i > 0; i--) {
+        const struct gd_failure_view *f = gd_snapshot_failure(s, i - 1);
+        if (f->failure == GD_FAILURE_CANCELLED) /* not counted as failed: view_part_cancelled() */
+            continue;
         snprintf(h->failure, sizeof h->failure, "%s%s%.150s", f->input, *f->input ? ": " : "", f->error);
+        break;
+    }
+    if (s->n_requests) {
+        const struct gd_request_view *r = gd_snapshot_request(s, s->n_requests - 1);
+        memcpy(h->request, r->what, sizeof h->request);
+        h->refused = r->code < 0;
     }
 }
 
@@ -100,8 +108,9 @@ static double seconds_for(double amount, struct count c, const struct view_figur
 static double eta(const struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h)
 {
     const bool by_work = f->work_total > 0 && f->work_done > 0;
-    if ((f->total == 0 && !by_work) || s->ended ||
-        s->stats->cancelled) /* it is not known when the tasks that still run will end */
+    if ((f->total == 0 && !by_work) || s->ended || s->stats->paused)
+        return -1;
+    if (s->stats->draining || s->stats->cancelled) /* it is not known when the tasks that still run will end */
         return -1;
     if (f->total && f->passed >= f->total)
         return 0;
@@ -254,9 +263,15 @@ char *view_show_memory(char *out, size_t size, uint64_t used, uint64_t total)
     return out;
 }
 
-const char *view_run_state(const struct gd_snapshot *s)
+const char *view_held_state(const struct gd_snapshot *s)
 {
     if (s->ended)
-        return "ended";
-    return s->stats->draining ? "draining" : s->stats->paused ? "paused" : "running";
+        return NULL;
+    return s->stats->draining ? "draining" : s->stats->paused ? "paused" : NULL;
+}
+
+const char *view_run_state(const struct gd_snapshot *s)
+{
+    const char *held = view_held_state(s);
+    return s->ended ? "ended" : held ? held : "running";
 }

@@ -23,6 +23,8 @@ struct view_history {
     size_t n;                 /* number of samples ever taken */
     struct view_sample first; /* when the first task had ended and its work was reported; ns 0: not yet */
     char failure[320];        /* message of the last failure; "": none */
+    char request[256];        /* the last request to the job, and what came of it; "": none */
+    bool refused;             /* that request was refused */
 };
 
 /* The dispatcher counts cancelled tasks as failed, although they were never tried. This subtracts them from the failed
@@ -40,7 +42,8 @@ struct view_figures {
     double elapsed;   /* seconds; 0: not begun */
     double rate_now;  /* tasks a second, over the last ten seconds */
     double rate_mean; /* tasks a second, over the whole run */
-    double eta;       /* seconds, at the pace since the first task ended; so the time for setup does not count */
+    double eta; /* seconds, at the pace since the first task ended; so the time for setup does not count. Not known
+                         while the run is paused or draining */
     double work_done, work_total; /* total 0: not known (gd_dispatcher_set_work) */
     double work_rate;             /* work per second, at that pace */
 };
@@ -50,6 +53,9 @@ void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const 
 /* What the whole run does: "running", "paused" (nothing new starts), "draining" (it ends after its running tasks) or
  * "ended". Static. */
 const char *view_run_state(const struct gd_snapshot *s);
+
+/* "paused" or "draining"; NULL: the run is neither. Static. */
+const char *view_held_state(const struct gd_snapshot *s);
 
 /* --- formatting: each function returns out ------------------------------------- */
 

@@ -33,10 +33,23 @@ static void put_known(struct gd__buffer *b, const char *name, bool known, uint64
         gd__buffer_format(b, ",\"%s\":null", name);
 }
 
+void view_json_gpus(struct gd__buffer *b, const struct gd_snapshot *s, int64_t gpu_id)
+{
+    const struct gd_device_view *d;
+    bool any = false;
+    gd__buffer_text(b, ",\"gpus\":[");
+    for (size_t i = 0; (d = view_next_gpu(s, gpu_id, &i)); any = true)
+        gd__buffer_format(b, "%s%lld", any ? "," : "", (long long)d->gpu_id);
+    if (!any)
+        gd__buffer_format(b, "%lld", (long long)gpu_id);
+    gd__buffer_text(b, "]");
+}
+
 static void put_worker(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_worker_view *w)
 {
     const enum view_status status = view_status_of(s, w);
     gd__buffer_format(b, "{\"worker\":%llu,\"gpu\":%lld", (unsigned long long)w->worker_id, (long long)w->gpu_id);
+    view_json_gpus(b, s, w->gpu_id);
     gd__json_put_text(b, "status", view_status_name(status));
     gd__json_put_text(b, "idle", w->idle ? gd_idle_reason_name((enum gd_idle_reason)w->idle) : "");
     put_real(b, "since", w->since_ns && s->read_ns >= w->since_ns ? (double)(s->read_ns - w->since_ns) / 1e9 : -1);
@@ -86,6 +99,7 @@ static void put_figures(struct gd__buffer *b, const struct gd_snapshot *s, const
     put_count(b, "restarts", a->restarts);
     put_count(b, "crashes", a->crashes);
     gd__json_put_text(b, "state", view_run_state(s));
+    put_count(b, "task_timeout_ms", a->task_timeout_ms);
     put_real(b, "elapsed", f->elapsed);
     put_real(b, "eta", f->eta);
     put_real(b, "rate", f->rate_now);
@@ -94,6 +108,18 @@ static void put_figures(struct gd__buffer *b, const struct gd_snapshot *s, const
         put_real(b, "work_done", f->work_done);
         put_real(b, "work_total", f->work_total);
     }
+}
+
+/* The same members as in an answer of the control socket. */
+static void put_request(struct gd__buffer *b, const struct view_history *h)
+{
+    if (!*h->request) {
+        gd__buffer_text(b, ",\"last_request\":null");
+        return;
+    }
+    gd__buffer_format(b, ",\"last_request\":{\"ok\":%s", h->refused ? "false" : "true");
+    gd__json_put_text(b, "message", h->request);
+    gd__buffer_text(b, "}");
 }
 
 void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h)
@@ -105,6 +131,7 @@ void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct
     put_real(out, "started", s->started);
     gd__buffer_format(out, ",\"ended\":%s", s->ended ? "true" : "false");
     put_figures(out, s, &f);
+    put_request(out, h);
     gd__buffer_text(out, ",\"workers\":[");
     for (size_t i = 0; i < s->n_workers; i++) {
         gd__buffer_text(out, i ? "," : "");

@@ -14,4 +14,7 @@
  * device. */
 void view_json(struct gd__buffer *out, const struct gd_snapshot *s, const struct view_history *h);
 
+/* Adds the member "gpus", with a comma before it: all GPUs of a worker with this gpu_id. */
+void view_json_gpus(struct gd__buffer *out, const struct gd_snapshot *s, int64_t gpu_id);
+
 #endif

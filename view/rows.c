@@ -95,30 +95,82 @@ static void of_worker(struct view_row *r, const struct gd_snapshot *s, const str
     describe(r, w);
 }
 
-/* Adds the figures of the device. */
-static void add_device(struct view_row *r, const struct gd_snapshot *s, int64_t gpu_id)
+/* --- the devices of a worker ---------------------------------------------------------- */
+
+const struct gd_device_view *view_next_gpu(const struct gd_snapshot *s, int64_t gpu_id, size_t *i)
 {
-    for (size_t i = 0; i < s->n_devices; i++) {
-        const struct gd_device_view *d = gd_snapshot_device(s, i);
-        if (d->gpu_id != gpu_id)
-            continue;
-        r->known = d->known;
-        r->memory_total = d->memory_total;
-        r->memory_used = d->memory_total > d->memory_free ? d->memory_total - d->memory_free : 0;
-        r->utilization = (unsigned)(d->utilization > 100 ? 100 : d->utilization);
-        r->temperature = (int)d->temperature;
-        r->power_mw = d->power_mw;
-        snprintf(r->name, sizeof r->name, "%.*s", (int)sizeof d->name - 1, d->name);
-        return;
+    while (*i < s->n_devices) {
+        const struct gd_device_view *d = gd_snapshot_device(s, (*i)++);
+        if (d->group == gpu_id)
+            return d;
     }
+    return NULL;
+}
+
+char *view_gpu_label(char *out, size_t size, const struct gd_snapshot *s, int64_t gpu_id)
+{
+    const struct gd_device_view *d, *last = NULL;
+    size_t used = 0;
+    for (size_t i = 0; (d = view_next_gpu(s, gpu_id, &i)); last = d) {
+        const int n = snprintf(out + (used < size ? used : 0), used < size ? size - used : 0, "%s%lld", last ? "+" : "",
+                               (long long)d->gpu_id);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    if (!last)
+        snprintf(out, size, "%lld", (long long)gpu_id);
+    else if (used >= size)
+        snprintf(out, size, "%lld+..+%lld", (long long)gpu_id, (long long)last->gpu_id);
+    return out;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+/* Adds the figures of one device. */
+static void add_one(struct view_row *r, const struct gd_device_view *d)
+{
+    r->known &= d->known;
+    r->memory_total = sum(r->memory_total, d->memory_total);
+    r->memory_used = sum(r->memory_used, d->memory_total > d->memory_free ? d->memory_total - d->memory_free : 0);
+    r->utilization += (unsigned)(d->utilization > 100 ? 100 : d->utilization);
+    r->temperature = d->temperature > r->temperature ? (int)d->temperature : r->temperature;
+    r->power_mw = sum(r->power_mw, d->power_mw);
+}
+
+/* Adds the figures of the worker's devices. For a group: sums, the mean utilization and the highest temperature. What is
+ * not known of one device is not known of the group. */
+static void add_devices(struct view_row *r, const struct gd_snapshot *s, int64_t gpu_id)
+{
+    const struct gd_device_view *d, *first = NULL;
+    unsigned n = 0;
+    for (size_t i = 0; (d = view_next_gpu(s, gpu_id, &i)); n++) {
+        if (!first) {
+            first = d;
+            r->known = d->known;
+            r->temperature = (int)d->temperature;
+        }
+        add_one(r, d);
+    }
+    if (n == 0)
+        return;
+    r->utilization /= n;
+    if (n > 1)
+        snprintf(r->name, sizeof r->name, "%ux %.*s", n, (int)sizeof first->name - 1, first->name);
+    else
+        snprintf(r->name, sizeof r->name, "%.*s", (int)sizeof first->name - 1, first->name);
 }
 
 /* --- GPUs -------------------------------------------------------------------------------- */
 
+/* A GPU, or a group of GPUs. */
 struct gpu {
-    int64_t id;
+    int64_t id; /* of the first GPU */
     size_t workers;
 };
+
+enum { GPUS_ROOM = 20 }; /* of a label, without the number of the worker */
 
 static struct gpu *find(struct gpu *g, size_t n, int64_t id)
 {
@@ -144,8 +196,8 @@ static size_t list_gpus(struct gpu *g, const struct gd_snapshot *s)
     return n;
 }
 
-/* Makes a row for each worker of a GPU. Labels are "2", or "2.1", "2.2" if the GPU has several workers. Returns the
- * number of rows. */
+/* Makes a row for each worker of a GPU. Labels are "2", or "2.1", "2.2" if the GPU has several workers, or "0+1" for a
+ * group. Returns the number of rows. */
 static size_t make_rows_of(struct view_row *r, const struct gd_snapshot *s, const struct gpu *g)
 {
     size_t n = 0;
@@ -153,13 +205,15 @@ static size_t make_rows_of(struct view_row *r, const struct gd_snapshot *s, cons
         if (gd_snapshot_worker(s, i)->gpu_id != g->id)
             continue;
         of_worker(&r[n], s, gd_snapshot_worker(s, i));
+        char gpus[GPUS_ROOM];
+        view_gpu_label(gpus, sizeof gpus, s, g->id);
         if (g->workers == 1)
-            snprintf(r[n].label, sizeof r[n].label, "%lld", (long long)g->id);
+            snprintf(r[n].label, sizeof r[n].label, "%s", gpus);
         else
-            snprintf(r[n].label, sizeof r[n].label, "%lld.%u", (long long)g->id % 1000000000, (unsigned)n + 1);
+            snprintf(r[n].label, sizeof r[n].label, "%s.%u", gpus, (unsigned)n % 1000 + 1);
         n++;
     }
-    add_device(r, s, g->id); /* only in the first row, because these figures are the device's, not the worker's */
+    add_devices(r, s, g->id); /* only in the first row, because these figures are the device's, not the worker's */
     return n;
 }
 
@@ -176,11 +230,6 @@ static size_t make_worker_rows(struct view_row *r, const struct gd_snapshot *s, 
 static unsigned weight(enum view_status status)
 {
     return status == VIEW_PROCESSING ? 0 : (unsigned)status + 1;
-}
-
-static uint64_t sum(uint64_t a, uint64_t b)
-{
-    return a + b < a ? UINT64_MAX : a + b;
 }
 
 static void add_counts(struct view_row *to, const struct view_row *from)
@@ -237,8 +286,8 @@ static void make_gpu_row(struct view_row *r, const struct gd_snapshot *s, const 
         snprintf(r->task, sizeof r->task, "%s%.*s", which, (int)(sizeof task - sizeof which), task);
         r->lead += lead > 0 ? (size_t)lead : 0;
     }
-    snprintf(r->label, sizeof r->label, "%lld", (long long)g->id);
-    add_device(r, s, g->id);
+    view_gpu_label(r->label, GPUS_ROOM, s, g->id);
+    add_devices(r, s, g->id);
 }
 
 /* --- one row per status --------------------------------------------------------------------- */
@@ -271,9 +320,26 @@ static void put_id(struct id_list *l, int64_t id)
     l->any = true;
 }
 
+static void put_gpus(struct id_list *l, const struct gd_snapshot *s, int64_t gpu_id)
+{
+    const struct gd_device_view *d;
+    bool any = false;
+    for (size_t i = 0; (d = view_next_gpu(s, gpu_id, &i)); any = true)
+        put_id(l, d->gpu_id);
+    if (!any)
+        put_id(l, gpu_id);
+}
+
+/* The rows of all GPUs, of which some are folded. */
+struct gpu_rows {
+    const struct gd_snapshot *s;
+    const struct gpu *gpus;
+    const struct view_row *rows; /* one for each of the n GPUs */
+    size_t n;
+};
+
 /* Makes one row for all GPUs with this status. Returns their number; if it is 0, there is no row. */
-static size_t make_group(struct view_row *to, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n,
-                         enum view_status status, bool utf8)
+static size_t fold_status(struct view_row *to, const struct gpu_rows *g, enum view_status status, bool utf8)
 {
     size_t count = 0, with_util = 0, with_memory = 0;
     unsigned util = 0;
@@ -281,13 +347,13 @@ static size_t make_group(struct view_row *to, const struct view_row *gpu_rows, c
     struct id_list ids = { .out = to->task, .size = sizeof to->task };
     const char *why = NULL;
     bool same = true;
-    for (size_t i = 0; i < n; i++) {
-        const struct view_row *r = &gpu_rows[i];
+    for (size_t i = 0; i < g->n; i++) {
+        const struct view_row *r = &g->rows[i];
         if (r->status != status)
             continue;
         count++;
         add_counts(to, r);
-        put_id(&ids, gpus[i].id);
+        put_gpus(&ids, g->s, g->gpus[i].id);
         same = same && (!why || strcmp(why, r->task) == 0);
         why = r->task;
         to->since_s = r->since_s > to->since_s ? r->since_s : to->since_s;
@@ -326,29 +392,28 @@ static bool is_trouble(enum view_status status)
 }
 
 /* Adds a row for each GPU while there is room: either those with a problem or the others. */
-static void add_single(struct view_rows *out, const struct view_row *gpu_rows, size_t n, size_t most, bool trouble)
+static void add_single(struct view_rows *out, const struct gpu_rows *g, size_t most, bool trouble)
 {
-    for (size_t i = 0; i < n && out->n < most; i++) {
-        if (is_trouble(gpu_rows[i].status) == trouble)
-            out->items[out->n++] = gpu_rows[i];
+    for (size_t i = 0; i < g->n && out->n < most; i++) {
+        if (is_trouble(g->rows[i].status) == trouble)
+            out->items[out->n++] = g->rows[i];
     }
 }
 
 /* Each GPU with a problem gets its own row, if that leaves room for one row for each other status. */
-static void fold(struct view_rows *out, const struct view_row *gpu_rows, const struct gpu *gpus, size_t n, size_t most,
-                 bool utf8)
+static void fold(struct view_rows *out, const struct gpu_rows *g, size_t most, bool utf8)
 {
     size_t troubled = 0;
-    for (size_t i = 0; i < n; i++)
-        troubled += is_trouble(gpu_rows[i].status);
+    for (size_t i = 0; i < g->n; i++)
+        troubled += is_trouble(g->rows[i].status);
     const bool one_by_one = troubled + (VIEW_N_STATUSES - VIEW_RESTARTING - 1) <= most;
     if (one_by_one)
-        add_single(out, gpu_rows, n, most, true);
+        add_single(out, g, most, true);
     for (int status = one_by_one ? VIEW_RESTARTING + 1 : 0; status < VIEW_N_STATUSES && out->n < most; status++)
-        out->n += make_group(&out->items[out->n], gpu_rows, gpus, n, (enum view_status)status, utf8) > 0;
+        out->n += fold_status(&out->items[out->n], g, (enum view_status)status, utf8) > 0;
     if (!one_by_one)
-        add_single(out, gpu_rows, n, most, true);
-    add_single(out, gpu_rows, n, most, false);
+        add_single(out, g, most, true);
+    add_single(out, g, most, false);
 }
 
 /* ------------------------------------------------------------------------------------------------ */
@@ -379,7 +444,7 @@ int view_rows_make(struct view_rows *r, const struct gd_snapshot *s, size_t most
         memcpy(r->items, by_gpu, n_gpus * sizeof *by_gpu);
         r->n = n_gpus;
     } else {
-        fold(r, by_gpu, gpus, n_gpus, most, utf8);
+        fold(r, &(struct gpu_rows){ .s = s, .gpus = gpus, .rows = by_gpu, .n = n_gpus }, most, utf8);
     }
 out:
     free(by_gpu);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The rows of the table of workers. There is one row per worker. If that is too many, there is one row per GPU. If that
+ * The rows of the table of workers. There is one row per worker. If that is too many, there is one row per GPU or group
+ * of GPUs. If that
  * is also too many, there is one row per status, followed by as many GPUs as fit, those with a problem first.
  */
 #ifndef GD_VIEW_ROWS_H
@@ -28,7 +29,7 @@ enum view_status {
 const char *view_status_name(enum view_status status);
 
 struct view_row {
-    char label[24];
+    char label[28];
     enum view_status status;
     char task[160]; /* the task, or why the worker is idle; not yet made safe for a terminal */
     size_t lead;    /* number of bytes in `task` before the task's input, for example those of "asked to stop: " */
@@ -39,7 +40,7 @@ struct view_row {
     unsigned utilization;
     int temperature;
     uint64_t power_mw;
-    char name[96]; /* of its device */
+    char name[112]; /* of its device; "2x NAME" for a group */
 };
 
 struct view_rows {
@@ -48,6 +49,14 @@ struct view_rows {
 };
 
 enum view_status view_status_of(const struct gd_snapshot *s, const struct gd_worker_view *w);
+
+/* The next device with this gpu_id, or in the group of this gpu_id, from index *i on. Returns NULL if there is none. *i
+ * is then the index after it. */
+const struct gd_device_view *view_next_gpu(const struct gd_snapshot *s, int64_t gpu_id, size_t *i);
+
+/* All GPUs of a worker with this gpu_id: "0", or "0+1" for a group. A list that is too long becomes "0+..+15". Returns
+ * out. */
+char *view_gpu_label(char *out, size_t size, const struct gd_snapshot *s, int64_t gpu_id);
 
 /* Makes at most `most` rows. r must be empty. Returns 0, or -1 if there is no memory. */
 int view_rows_make(struct view_rows *r, const struct gd_snapshot *s, size_t most, bool utf8);

@@ -92,17 +92,18 @@ static double age(const struct gd_job *j)
     return now > j->started ? now - j->started : 0;
 }
 
-/* The progress of a job: "450 of 1,000". */
-static void show_tasks(char *out, size_t size, const struct gd_job *j)
+/* The progress of a job: "450 of 1,000". Returns its state if it is paused or draining, else NULL. */
+static const char *show_tasks(char *out, size_t size, const struct gd_job *j)
 {
     static const struct view_history none;
     struct gd_observer *o = NULL;
     const struct gd_snapshot *s = NULL;
     struct view_figures f;
     char passed[32], total[32];
+    const char *state = NULL;
     snprintf(out, size, "-");
     if (gd_observer_open(&o, j->id) < 0)
-        return;
+        return NULL;
     if (gd_observer_select(o, 0) == 0 && gd_observer_read(o, &s) == 0) {
         struct gd_snapshot parted = *s;
         struct gd_stats stats = *s->stats;
@@ -111,8 +112,10 @@ static void show_tasks(char *out, size_t size, const struct gd_job *j)
         view_figures_of(&f, &parted, &none);
         snprintf(out, size, "%s%s%s", view_show_count(passed, sizeof passed, f.passed), f.total ? " of " : "",
                  f.total ? view_show_count(total, sizeof total, f.total) : "");
+        state = view_held_state(s);
     }
     gd_observer_close(&o);
+    return state;
 }
 
 /* Lays out the jobs as a table. The job number `chosen` is marked; SIZE_MAX: none. */
@@ -128,12 +131,14 @@ static void lay_jobs(struct gd__buffer *out, const struct jobs *j, const struct 
     const size_t first = can_choose && chosen >= room ? chosen - room + 1 : 0;
     for (size_t i = first; i < j->n && i < first + room; i++) {
         char tasks[80], elapsed[32];
-        show_tasks(tasks, sizeof tasks, &j->items[i]);
+        const char *state = show_tasks(tasks, sizeof tasks, &j->items[i]);
         const enum tui_colour colour = i == chosen ? TUI_BOLD_GREEN : TUI_PLAIN;
         if (can_choose)
             tui_format(&l, colour, "%s %2zu ", i == chosen ? ">" : " ", i + 1);
         tui_format(&l, colour, "%-10s  %10s  %20s  ", j->items[i].id,
                    view_show_clock(elapsed, sizeof elapsed, age(&j->items[i])), tasks);
+        if (state)
+            tui_format(&l, TUI_YELLOW, "(%s) ", state);
         tui_add(&l, colour, j->items[i].name);
         tui_end(&l);
     }
@@ -163,7 +168,7 @@ static void fill_view(struct tui_view *v, bool whole)
 {
     struct tui_terminal t;
     const bool drawn = tui_can_draw(STDOUT_FILENO);
-    *v = (struct tui_view){ .width = USUAL_WIDTH, .height = WHOLE, .failures = true };
+    *v = (struct tui_view){ .width = USUAL_WIDTH, .height = WHOLE, .last_events = true };
     tui_terminal_of(&t);
     v->colour = drawn && t.colour;
     v->utf8 = t.utf8;

@@ -44,7 +44,8 @@ void cli_figures_of(struct cli_figures *f, const struct gd_snapshot *now, struct
                                .seconds = t.elapsed,
                                .eta = t.eta,
                                .by_work = t.work_total > 0,
-                               .part = t.part };
+                               .part = t.part,
+                               .state = view_held_state(now) };
 }
 
 /* Adds the time left. If that is not known or zero, adds the elapsed time. */
@@ -54,6 +55,12 @@ static void add_time(struct gd__buffer *b, const struct cli_figures *f)
     const double eta = f->eta;
     gd__buffer_text(b, gd__text_duration(time, sizeof time, eta > 0 ? eta : f->seconds));
     gd__buffer_text(b, eta > 0 ? " left" : "");
+}
+
+static void add_state(struct gd__buffer *b, const struct cli_figures *f)
+{
+    if (f->state)
+        gd__buffer_format(b, ", %s", f->state);
 }
 
 static void add_failed(struct gd__buffer *b, const struct cli_figures *f)
@@ -86,6 +93,7 @@ static void lay_bar(struct gd__buffer *b, const struct cli_figures *f, unsigned 
 {
     struct gd__buffer tail = { 0 };
     add_done(&tail, f);
+    add_state(&tail, f);
     add_failed(&tail, f);
     gd__buffer_text(&tail, ", ");
     add_time(&tail, f);
@@ -116,6 +124,7 @@ static void lay_line(struct gd__buffer *b, const struct cli_figures *f)
     else if (f->total)
         gd__buffer_format(b, " (%d%%)", (int)((double)f->done * 100 / (double)f->total));
     gd__buffer_format(b, ", %llu running", (unsigned long long)f->running);
+    add_state(b, f);
     add_failed(b, f);
     if (f->seconds > 0)
         gd__buffer_format(b, ", %s/s", view_show_rate(rate, sizeof rate, (double)f->ended / f->seconds));
@@ -131,6 +140,7 @@ static void lay_eta(struct gd__buffer *b, const struct cli_figures *f)
     gd__buffer_format(b, "ETA: %s, ", eta < 0 ? "unknown" : gd__text_duration(time, sizeof time, eta));
     add_done(b, f);
     gd__buffer_format(b, ", %llu running", (unsigned long long)f->running);
+    add_state(b, f);
     add_failed(b, f);
     if (f->ended)
         gd__buffer_format(b, ", %s each", gd__text_duration(time, sizeof time, f->seconds / (double)f->ended));
@@ -226,7 +236,8 @@ static bool refresh(struct cli_progress *p, struct cli_figures *f)
 
 static bool have_moved(const struct cli_figures *a, const struct cli_figures *b)
 {
-    return a->total != b->total || a->done != b->done || a->running != b->running || a->part != b->part;
+    return a->total != b->total || a->done != b->done || a->running != b->running || a->part != b->part ||
+           a->state != b->state;
 }
 
 static void put_json(struct cli_progress *p)

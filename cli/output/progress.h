@@ -35,10 +35,11 @@ struct cli_figures {
     uint64_t failed;
     uint64_t running;
     uint64_t workers;
-    double seconds; /* since the run began */
-    double eta;     /* seconds left; < 0: not known */
-    bool by_work;   /* the run reports its progress as work, in part */
-    double part;    /* the part of the work that is done, 0 to 1 */
+    double seconds;    /* since the run began */
+    double eta;        /* seconds left; < 0: not known */
+    bool by_work;      /* the run reports its progress as work, in part */
+    double part;       /* the part of the work that is done, 0 to 1 */
+    const char *state; /* "paused" or "draining"; NULL: neither */
 };
 
 /* Computes the figures, the same as the panel shows (view/figures.h). h is the history so far. Uses only the

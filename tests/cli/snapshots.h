@@ -83,6 +83,7 @@ TEST_UNUSED static void made_device(struct made_up *m, int gpu_id)
     struct gd_device_view *d = &m->devices[m->s.n_devices++];
     *d = (struct gd_device_view){
         .gpu_id = gpu_id,
+        .group = gpu_id,
         .known = GD_KNOWN_MEMORY | GD_KNOWN_UTILIZATION | GD_KNOWN_TEMPERATURE | GD_KNOWN_POWER,
         .memory_total = UINT64_C(80) << 30,
         .memory_free = UINT64_C(12) << 30,

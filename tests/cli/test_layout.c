@@ -174,6 +174,67 @@ static struct made_up *draining(void)
     return m;
 }
 
+static void request(struct made_up *m, const char *what, int code)
+{
+    static struct gd_request_view r;
+    r = (struct gd_request_view){ .at_ns = m->s.read_ns, .code = code };
+    snprintf(r.what, sizeof r.what, "%s", what);
+    m->s.requests = &r;
+    m->s.n_requests = 1;
+    view_history_add(&m->h, &m->s);
+}
+
+static struct made_up *carried_out(void)
+{
+    struct made_up *m = paused();
+    snprintf(m->h.failure, sizeof m->h.failure, "songs/7.wav: exited with code 1");
+    request(m, "1 worker removed from GPU 0", 0);
+    request(m, "paused: 1 running task goes on, nothing new starts", 0);
+    return m;
+}
+
+static struct made_up *refused(void)
+{
+    struct made_up *m = two_gpus();
+    request(m, "0 of 2 workers added to GPU 1: no place for another worker: see max_workers_per_gpu", GD_E_INVALID);
+    return m;
+}
+
+/* n_groups groups of `size` GPUs, with some tasks in flight on each. */
+static struct made_up *in_groups(int n_groups, int size)
+{
+    struct made_up *m = made_run("./serve --tensor-parallel");
+    for (int i = 0; i < n_groups; i++) {
+        struct gd_worker_view *w = made_worker(m, i * size, GD_WORKER_BUSY, GD_IDLE_NOT, "prompts/0042.json", 3.2 * i);
+        w->in_flight = (uint64_t)i * 7;
+        for (int k = 0; k < size; k++) {
+            made_device(m, i * size + k);
+            m->devices[i * size + k].group = i * size;
+        }
+    }
+    return m;
+}
+
+static struct made_up *pairs(void)
+{
+    return in_groups(3, 2);
+}
+
+static struct made_up *large_groups(void)
+{
+    struct made_up *m = in_groups(2, 16);
+    made_worker(m, 0, GD_WORKER_IDLE, GD_IDLE_PAUSED, "", 1);
+    return m;
+}
+
+static struct made_up *many_groups(void)
+{
+    struct made_up *m = in_groups(32, 2);
+    m->workers[5].state = GD_WORKER_IDLE;
+    m->workers[5].idle = GD_IDLE_NO_INPUT;
+    return m;
+}
+
 /* --- whole screens ---------------------------------------------------------------------------- */
 
 static const struct made_screen screens[] = {
@@ -204,16 +265,23 @@ static const struct made_screen screens[] = {
     { "many-80-low.txt", many_gpus, { .width = 80, .height = 8, .utf8 = true } },
     { "workers-80.txt", many_workers, { .width = 80, .height = 24, .utf8 = true } },
     { "workers-80-low.txt", many_workers, { .width = 80, .height = 12, .utf8 = true } },
-    { "hostile-40.txt", hostile_names, { .width = 40, .height = 24, .utf8 = true, .failures = true } },
-    { "hostile-80.txt", hostile_names, { .width = 80, .height = 24, .utf8 = true, .failures = true } },
-    { "hostile-80-ascii.txt", hostile_names, { .width = 80, .height = 24, .failures = true } },
+    { "hostile-40.txt", hostile_names, { .width = 40, .height = 24, .utf8 = true, .last_events = true } },
+    { "hostile-80.txt", hostile_names, { .width = 80, .height = 24, .utf8 = true, .last_events = true } },
+    { "hostile-80-ascii.txt", hostile_names, { .width = 80, .height = 24, .last_events = true } },
     { "huge-40.txt", huge_numbers, { .width = 40, .height = 24, .utf8 = true } },
     { "huge-80.txt", huge_numbers, { .width = 80, .height = 24, .utf8 = true } },
     { "huge-200.txt", huge_numbers, { .width = 200, .height = 24, .utf8 = true } },
     { "begin-80.txt", not_begun, { .width = 80, .height = 24, .utf8 = true } },
-    { "ended-80.txt", ended, { .width = 80, .height = 24, .utf8 = true, .failures = true } },
+    { "ended-80.txt", ended, { .width = 80, .height = 24, .utf8 = true, .last_events = true } },
     { "paused-80.txt", paused, { .width = 80, .height = 24, .utf8 = true } },
     { "draining-80.txt", draining, { .width = 80, .height = 24, .utf8 = true } },
+    { "control/carried-out-80.txt", carried_out, { .width = 80, .height = 24, .utf8 = true, .last_events = true } },
+    { "control/carried-out-80-low.txt", carried_out, { .width = 80, .height = 8, .utf8 = true, .last_events = true } },
+    { "control/refused-80.txt", refused, { .width = 80, .height = 24, .utf8 = true, .last_events = true } },
+    { "groups/pairs-80.txt", pairs, { .width = 80, .height = 24, .utf8 = true } },
+    { "groups/pairs-200.txt", pairs, { .width = 200, .height = 24, .utf8 = true } },
+    { "groups/large-80.txt", large_groups, { .width = 80, .height = 24, .utf8 = true } },
+    { "groups/many-80.txt", many_groups, { .width = 80, .height = 16, .utf8 = true } },
 };
 
 SCREENS(one_gpu)
@@ -228,6 +296,11 @@ SCREENS(not_begun)
 SCREENS(ended)
 SCREENS(paused)
 SCREENS(draining)
+SCREENS(carried_out)
+SCREENS(refused)
+SCREENS(pairs)
+SCREENS(large_groups)
+SCREENS(many_groups)
 
 TEST(json)
 {
@@ -245,6 +318,21 @@ TEST(json)
     gd__buffer_add(&b, "", 1);
     CHECK_CONTAINS(b.data, "\"total\":500,");
     gd__buffer_free(&b);
+    const struct made_up *grouped = pairs();
+    view_json(&b, &grouped->s, &grouped->h);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "{\"worker\":1,\"gpu\":2,\"gpus\":[2,3],");
+    CHECK_CONTAINS(b.data, "\"in_flight\":14,");
+    CHECK_CONTAINS(b.data, "\"state\":\"running\",\"task_timeout_ms\":0,");
+    CHECK_CONTAINS(b.data, "\"last_request\":null,");
+    gd__buffer_free(&b);
+    const struct made_up *no = refused();
+    view_json(&b, &no->s, &no->h);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "\"last_request\":{\"ok\":false,\"message\":\"0 of 2 workers added to GPU 1: no place");
+    gd__buffer_free(&b);
     const struct made_up *bad = hostile_names();
     view_json(&b, &bad->s, &bad->h);
     CHECK(gd__json_valid(b.data, b.size));
@@ -253,6 +341,25 @@ TEST(json)
     view_json(&b, &huge->s, &huge->h);
     CHECK(gd__json_valid(b.data, b.size));
     gd__buffer_free(&b);
+}
+
+/* A run that is stopped cancels many tasks. The last failure is still shown. */
+TEST(a_cancelled_task_is_not_the_last_failure)
+{
+    struct made_up *m = two_gpus();
+    static const struct gd_failure_view failures[] = {
+        { .failure = GD_FAILURE_ERROR, .input = "a", .error = "first" },
+        { .failure = GD_FAILURE_TIMEOUT, .input = "b", .error = "second" },
+        { .failure = GD_FAILURE_CANCELLED, .input = "c", .error = "cancelled on request" },
+    };
+    m->s.failures = failures;
+    m->s.n_failures = 3;
+    view_history_add(&m->h, &m->s);
+    CHECK_STR(m->h.failure, "b: second");
+    m->s.failures = &failures[2];
+    m->s.n_failures = 1;
+    view_history_add(&m->h, &m->s);
+    CHECK_STR(m->h.failure, "b: second");
 }
 
 /* --- properties of every screen ----------------------------------------------------------------- */
@@ -347,6 +454,8 @@ static struct made_up *any_run(void)
     struct gd_stats *a = &m->stats;
     any_text(m->s.job, sizeof m->s.job);
     any_text(m->h.failure, sizeof m->h.failure);
+    any_text(m->h.request, sizeof m->h.request);
+    m->h.refused = below(2);
     uint64_t *const counts[] = { &a->total,    &a->taken,   &a->pending, &a->running,        &a->completed, &a->failed,
                                  &a->timeouts, &a->retried, &a->skipped, &a->setup_failures, &a->crashes };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -357,6 +466,8 @@ static struct made_up *any_run(void)
     m->s.work_done = (double)any_count();
     m->s.work_total = (double)any_count();
     a->source_done = below(2);
+    a->paused = below(4) == 0;
+    a->draining = below(4) == 0;
     m->s.ended = below(8) == 0;
     m->s.stale = below(8) == 0;
     const unsigned n = below(5) ? below(12) : below(200);
@@ -364,14 +475,16 @@ static struct made_up *any_run(void)
         char task[96];
         any_text(task, sizeof task);
         struct gd_worker_view *w =
-            made_worker(m, (int)below(n), (enum gd_worker_state)below(12), (enum gd_idle_reason)below(9), task, -1);
+            made_worker(m, (int)below(n), (enum gd_worker_state)below(12), (enum gd_idle_reason)below(10), task, -1);
         w->since_ns = any_count();
         w->completed = any_count();
         w->failed = any_count();
         w->last_ns = any_count();
         w->device_out = below(6) == 0;
+        w->in_flight = any_count();
         if (below(3)) {
             made_device(m, (int)i);
+            m->devices[m->s.n_devices - 1].group = below(4) ? (int64_t)i : (int64_t)below(n);
             m->devices[m->s.n_devices - 1].known = below(16);
             m->devices[m->s.n_devices - 1].memory_free = any_count();
             m->devices[m->s.n_devices - 1].memory_total = any_count();
@@ -390,7 +503,7 @@ TEST_WITHIN(120, any_screen_fits)
                                     .height = below(4) ? below(40) : below(300),
                                     .colour = below(2),
                                     .utf8 = below(2),
-                                    .failures = below(2),
+                                    .last_events = below(2),
                                     .media = below(2) ? "audio" : NULL,
                                     .hint = below(2) ? "q leaves" : NULL };
         char *text = laid_out(m, &v);

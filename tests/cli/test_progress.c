@@ -171,6 +171,30 @@ TEST(a_line)
     CHECK_STR(laid(&f, CLI_PROGRESS_LINE, 80), "2 done, 1 running, 0.00028/s, 2h00m");
 }
 
+TEST(a_run_that_is_paused_or_draining)
+{
+    struct cli_figures f = half;
+    f.eta = -1;
+    f.state = "paused";
+    CHECK_STR(laid(&f, CLI_PROGRESS_BAR, 60), " 50% [#########..........] 500/1000, paused, 3 failed, 2m05s");
+    CHECK_STR(laid(&f, CLI_PROGRESS_LINE, 80), "500/1000 (50%), 8 running, paused, 3 failed, 4.0/s, 2m05s");
+    f.state = "draining";
+    CHECK_STR(laid(&f, CLI_PROGRESS_ETA, 80), "ETA: unknown, 500/1000, 8 running, draining, 3 failed, 0.2s each");
+    struct gd_stats s = { .total = 100, .completed = 25, .start_ns = 1000000000, .now_ns = 11000000000 };
+    struct view_history h = { 0 };
+    figures_of(&f, &s, &h);
+    CHECK(!f.state);
+    s.paused = 1;
+    figures_of(&f, &s, &h);
+    CHECK_STR(f.state, "paused");
+    CHECK(f.eta < 0); /* nobody knows when it goes on */
+    s.draining = 1;
+    s.paused = 0;
+    figures_of(&f, &s, &h);
+    CHECK_STR(f.state, "draining");
+    CHECK(f.eta < 0);
+}
+
 TEST(a_small_buffer)
 {
     char line[8];

@@ -368,7 +368,7 @@ TEST(as_json)
     CHECK_EQ(r.status, 1);
     CHECK_CONTAINS(last_object(r.err),
                    "\"ended\":true,\"total\":3,\"taken\":3,\"waiting\":0,\"running\":0,\"completed\":2,\"failed\":1");
-    CHECK_CONTAINS(r.err, "\"workers\":[{\"worker\":0,\"gpu\":0,\"status\":\"finished\"");
+    CHECK_CONTAINS(r.err, "\"workers\":[{\"worker\":0,\"gpu\":0,\"gpus\":[0],\"status\":\"finished\"");
 }
 
 /* The last line has the totals. No table and no line about the journal comes after it. */

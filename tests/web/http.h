@@ -101,6 +101,7 @@ TEST_UNUSED static struct made_up *made_up_new(size_t n_gpus)
                                                  .last_ns = 20000000,
                                                  .idle = i % 2 ? GD_IDLE_NO_INPUT : GD_IDLE_NOT };
         m->devices[i] = (struct gd_device_view){ .gpu_id = (int64_t)i,
+                                                 .group = (int64_t)i,
                                                  .vendor = 4,
                                                  .known = 15,
                                                  .memory_total = 1 << 30,
