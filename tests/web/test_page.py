@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,7 @@ class Run:
 
     def __init__(self, directory, gpus, waiting, more=()):
         self.directory, self.waiting = directory, [f"wait{i}" for i in range(waiting)]
+        self.jobs = os.path.join(directory, "jobs")
         for name in self.waiting:
             os.mkfifo(os.path.join(directory, name))
         script = os.path.join(directory, "task.sh")
@@ -44,7 +46,8 @@ class Run:
         self.process = subprocess.Popen(
             [COMMAND, "run", "--http", "127.0.0.1:0", "--progress", "none", "--quiet", "--gpus", f"sim:{gpus}", *more,
              "sh", "task.sh", "{}", ":::", HOSTILE + "bad", *[f"quick{i}" for i in range(40)], *self.waiting],
-            cwd=directory, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "HOSTILE": HOSTILE})
+            cwd=directory, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env={**os.environ, "HOSTILE": HOSTILE, "GPU_DISPATCH_JOBS": self.jobs})
         line = self.process.stderr.readline()
         if "http://" not in line:
             self.process.wait()
@@ -56,6 +59,18 @@ class Run:
         request = urllib.request.Request(self.url + "api/stats", headers={"Authorization": "Bearer " + self.token})
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
+
+    def ask(self, **request):
+        """Sends a request to the control socket of the run, and returns the answer."""
+        at = next(name for name in os.listdir(self.jobs) if name.endswith(".control"))
+        directory = os.open(self.jobs, os.O_PATH)
+        try:
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(f"/proc/self/fd/{directory}/{at}")  # the whole path may be too long for a socket
+                s.sendall(json.dumps(request).encode() + b"\n")
+                return json.loads(s.makefile().readline())
+        finally:
+            os.close(directory)
 
     def release(self):
         for name in self.waiting:
@@ -233,6 +248,88 @@ def no_empty_space_next_to_or_between_charts(b):
                 assert area > 0.85 * whole, (gpus, width, area / whole)
 
 
+def the_page_shows_requests_and_the_state_of_the_run(b):
+    with running(2, 3) as run:
+        b.open(run.link)
+        b.wait(settled(2))
+        assert b.value("byId('requests-section').hidden && byId('limit').parentElement.hidden")
+        requests = ((dict(do="timeout", ms=3600000), "time limit of a task set to 3600 s", True),
+                    (dict(do="add", gpu=0), "0 of 1 workers added to GPU 0: no place", False),
+                    (dict(do="remove", gpu=0), "1 worker removed from GPU 0", True),
+                    (dict(do="pause"), "paused: 2 running tasks go on", True))
+        for request, message, ok in requests:
+            answer = run.ask(**request)
+            assert answer["ok"] == ok and answer["message"].startswith(message), answer
+        b.wait("byId('status').textContent.startsWith('paused')")
+        assert b.value("byId('status').className") == "badge slow" and b.value("document.title").startswith("paused: ")
+        assert b.value("byId('limit').textContent") == "1h00m" and not b.value("byId('limit').parentElement.hidden")
+        assert b.value("byId('time-left').textContent") == "" and b.value("byId('eta').textContent") == "–"
+        rows = b.value("[...document.querySelectorAll('#requests tr')].map((r) => [...r.children].map((c) => c.textContent))")
+        assert len(rows) == len(requests), rows
+        for row, (_, message, ok) in zip(rows, reversed(requests)):
+            assert row[1] == ("done" if ok else "refused") and row[2].startswith(message), (row, message)
+        check_fits(b)
+        shot(b, "live-paused")
+        b.size(400, 900)
+        check_fits(b)
+        b.open(run.url)  # a viewer that comes later sees them too
+        b.wait("document.querySelectorAll('#requests tr').length === 4 && byId('status').textContent.startsWith('paused')")
+        assert run.ask(do="resume")["ok"]
+        b.wait("byId('status').textContent === 'running' && document.querySelectorAll('#requests tr').length === 5")
+        assert run.ask(do="drain")["ok"]
+        b.wait("byId('status').textContent.startsWith('draining')")
+        b.wait("byId('cancelled').textContent === '1'")  # the third task that would wait
+        assert b.value("document.querySelectorAll('.failure').length") == 1, "a cancelled task has not failed"
+        for name in run.waiting[:2]:
+            with open(os.path.join(run.directory, name), "w") as f:
+                f.write("\n")
+        b.wait("byId('status').textContent === 'ended'")
+
+
+def groups_and_tasks_in_flight(b):
+    """A stream program with up to three tasks in flight, on groups of two GPUs."""
+    program = ("import json, sys\nprint(json.dumps({'ready': True, 'concurrency': 3}), flush=True)\nfirst, ids = True, []\n"
+               "for line in sys.stdin:\n    t = json.loads(line)\n    if 'id' not in t: continue\n    ids.append(t['id'])\n"
+               "    if len(ids) == 3:\n        open(sys.argv[1]).read()\n        for i in ids: print(json.dumps({'id': i, 'output': 1}), flush=True)\n"
+               "        ids = []\n")
+    with tempfile.TemporaryDirectory(prefix="gd-page-") as directory:
+        os.mkfifo(os.path.join(directory, "go"))
+        run = subprocess.Popen([COMMAND, "run", "--quiet", "--progress", "none", "--http", "0", "--gpus", "0+1,2+3",
+                                "--output", "/dev/null", "--stream", sys.executable, "-c", program, "go", ":::", *"abcdef"],
+                               cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "GPU_DISPATCH_SIM": "4"})
+        try:
+            b.open(run.stderr.readline().split()[-1])
+            b.wait("run.view && run.view.workers.length === 2 && run.view.workers.every((w) => w.in_flight === 3)")
+            b.wait("[...document.querySelectorAll('#workers tr')].every((r) => r.children[3].textContent.startsWith('3 in flight'))")
+            rows = b.value("[...document.querySelectorAll('#workers tr')].map((r) => [...r.children].map((c) => c.textContent))")
+            assert rows[0][0].startswith("0+1 (2 × ") and rows[1][0].startswith("2+3 (2 × "), rows
+            assert re.fullmatch(r"3 in flight, the oldest is #\d \w", rows[0][3]), rows
+            assert b.value("timeline.lanes.map((l) => l.label)") == ["GPU 0+1", "GPU 2+3"]
+            check_fits(b)
+            shot(b, "live-groups")
+        finally:
+            run.kill()
+            run.communicate()
+
+
+def tasks_in_flight_are_drawn_above_each_other(b):
+    with running(1, 1) as run:
+        b.open(run.link)
+        b.wait("typeof stackBars === 'function'")
+        rows = "((bars) => [stackBars(bars), bars.map((x) => x.row)])(%s.map(([start, end]) => ({ start, end })))"
+        for bars, expected in (
+            ([[0, 1], [1, 2], [2.05, 3]], [1, [None] * 3]),  # one after the other
+            ([[0, 1], [0.995, 2]], [1, [None] * 2]),  # the times differ a little
+            ([[0, 1], [0, 1], [0.001, 1], [1, 2]], [1, [None] * 4]),  # a batch
+            ([[0, 10], [1, 3], [2, 4], [3, 5], [4.5, 9]], [3, [0, 1, 2, 1, 2]]),
+            ([[1, 3], [0, 10]], [2, [1, 0]]),  # they come in the order of their ends
+        ):
+            assert b.value(rows % json.dumps(bars)) == expected, (bars, b.value(rows % json.dumps(bars)))
+        n, placed = b.value(rows % json.dumps([[i, 50] for i in range(40)]))
+        assert n == 8 and set(placed) == set(range(8)), (n, placed)
+
+
 def the_page_reports_that_the_server_is_gone(b):
     with running(1, 1) as run:
         b.open(run.link)
@@ -314,7 +411,8 @@ def a_report_has_the_figures_of_its_run(b):
 CASES = (page_shows_the_figures_of_the_stats, a_resumed_run_from_a_pipe, small_figures_have_enough_digits,
          hostile_texts_are_shown_as_text, the_timeline_shows_what_a_worker_did,
          the_page_fits_every_width_in_light_and_dark, no_empty_space_next_to_or_between_charts,
-         the_page_reports_that_the_server_is_gone,
+         the_page_shows_requests_and_the_state_of_the_run, groups_and_tasks_in_flight,
+         tasks_in_flight_are_drawn_above_each_other, the_page_reports_that_the_server_is_gone,
          the_token_does_not_stay_in_the_address, without_the_token_the_page_asks_for_it,
          a_report_has_the_figures_of_its_run)
 

@@ -359,6 +359,121 @@ TEST(the_last_failures_are_kept)
     free(m);
 }
 
+/* The end of a run may cancel thousands of tasks. They must not replace the failures. */
+TEST(cancelled_tasks_are_not_failures)
+{
+    static struct web_last k;
+    struct made_up *m = made_up_new(1);
+    struct gd_snapshot news;
+    for (uint64_t i = 0; i < 250; i++)
+        made_up_fail(m, i, "in", "words");
+    for (uint64_t i = 0; i < 250; i++)
+        m->failures[i].failure = i == 3 || i == 5 ? GD_FAILURE_ERROR : GD_FAILURE_CANCELLED;
+    m->s.failures = m->failures;
+    m->s.tasks = m->tasks;
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK_EQ(k.s.n_failures, 2);
+    CHECK_EQ(news.n_failures, 2);
+    CHECK_EQ(gd_snapshot_failure(&news, 0)->task_id, 3);
+    CHECK_EQ(gd_snapshot_failure(&k.s, 1)->task_id, 5);
+    CHECK_EQ(k.s.failures_missed, 0);
+    web_last_free(&k);
+    free(m);
+}
+
+TEST(the_last_requests_are_kept)
+{
+    static struct web_last k;
+    static struct gd_request_view requests[50];
+    struct made_up *m = made_up_new(1);
+    struct gd_snapshot news;
+    struct view_history h = { 0 };
+    struct gd__buffer b = { 0 };
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK(!web_last_differs(&k, &m->s));
+    for (uint64_t i = 0; i < 50; i++)
+        requests[i] = (struct gd_request_view){ .at_ns = 1000000000 + i * 500000000,
+                                                .code = i % 2 ? -2 : 0,
+                                                .what = "to \"do\"" };
+    m->s.requests = requests;
+    m->s.n_requests = 50;
+    m->s.requests_missed = 1;
+    CHECK(web_last_differs(&k, &m->s));
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK_EQ(web_last_add(&k, &m->s, &news), 0);
+    CHECK_EQ(news.n_requests, 50);
+    CHECK_EQ(news.requests_missed, 1);
+    CHECK_EQ(k.s.n_requests, WEB_LAST_REQUESTS);
+    CHECK_EQ(k.s.requests_missed, 2 + 100 - WEB_LAST_REQUESTS);
+    news.n_requests = 2;
+    web_view_json(&b, &news, &h, 1);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "\"requests\":[{\"at\":0.0000,\"ok\":true,\"message\":\"to \\\"do\\\"\"},"
+                           "{\"at\":0.5000,\"ok\":false,\"message\":\"to \\\"do\\\"\"}],\"requests_missed\":1");
+    gd__buffer_free(&b);
+    web_last_free(&k);
+    free(m);
+}
+
+TEST(the_state_of_a_run)
+{
+    struct made_up *m = made_up_new(1);
+    struct view_history h = { 0 };
+    static const char *const states[] = { "running", "paused", "draining", "draining", "ended" };
+    for (unsigned i = 0; i < 5; i++) {
+        struct gd__buffer b = { 0 };
+        char expected[64];
+        m->stats.paused = i & 1;
+        m->stats.draining = i >> 1 & 1;
+        m->stats.task_timeout_ms = 1500 * i;
+        m->s.ended = i == 4;
+        web_view_json(&b, &m->s, &h, 1);
+        CHECK(gd__json_valid(b.data, b.size));
+        gd__buffer_add(&b, "", 1);
+        snprintf(expected, sizeof expected, "\"state\":\"%s\",", states[i]);
+        CHECK_CONTAINS(b.data, expected);
+        snprintf(expected, sizeof expected, "\"paused\":%u,\"draining\":%u,\"task_timeout_ms\":%u}", i & 1, i >> 1 & 1,
+                 1500 * i);
+        CHECK_CONTAINS(b.data, expected);
+        gd__buffer_free(&b);
+        struct parsed *p = metrics_of(&m->s);
+        CHECK_EQ(value_of(p, "gpu_dispatch_run_paused"), i & 1);
+        CHECK_EQ(value_of(p, "gpu_dispatch_run_draining"), i >> 1 & 1);
+        CHECK(value_of(p, "gpu_dispatch_task_timeout_seconds") == 1.5 * i);
+        parsed_free(p);
+    }
+    free(m);
+}
+
+/* Three devices: a group of two, with four tasks in flight, and one alone. */
+TEST(workers_with_a_group_of_devices)
+{
+    struct made_up *m = made_up_new(3);
+    struct view_history h = { 0 };
+    struct gd__buffer b = { 0 };
+    m->devices[1].group = 0;
+    m->workers[1] = m->workers[2];
+    m->s.n_workers = 2;
+    m->workers[0].in_flight = 4;
+    web_view_json(&b, &m->s, &h, 1);
+    CHECK(gd__json_valid(b.data, b.size));
+    gd__buffer_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "{\"worker_id\":0,\"gpu_id\":0,\"state\":\"busy\",\"gpus\":[0,1],");
+    CHECK_CONTAINS(b.data, "{\"worker_id\":2,\"gpu_id\":2,\"state\":\"busy\",\"gpus\":[2],");
+    CHECK_CONTAINS(b.data, "\"in_flight\":4,");
+    CHECK_CONTAINS(b.data, "{\"gpu_id\":1,\"group\":0,");
+    gd__buffer_free(&b);
+    struct parsed *p = metrics_of(&m->s);
+    CHECK_EQ(value_of(p, "gpu_dispatch_worker_tasks_in_flight{worker=\"0\",gpu=\"0+1\"}"), 4);
+    CHECK_EQ(value_of(p, "gpu_dispatch_worker_busy{worker=\"2\",gpu=\"2\"}"), 1);
+    CHECK_EQ(value_of(p, "gpu_dispatch_gpu_tasks_total{gpu=\"0\",state=\"completed\"}"), 50);
+    CHECK_EQ(value_of(p, "gpu_dispatch_gpu_tasks_total{gpu=\"1\",state=\"completed\"}"), 50);
+    CHECK_EQ(value_of(p, "gpu_dispatch_gpu_tasks_total{gpu=\"2\",state=\"completed\"}"), 50);
+    parsed_free(p);
+    free(m);
+}
+
 TEST(time_alone_is_not_a_change)
 {
     static struct web_last k;

@@ -18,9 +18,9 @@ static bool same_stats(const struct gd_stats *a, const struct gd_stats *b)
 
 bool web_last_differs(const struct web_last *k, const struct gd_snapshot *s)
 {
-    return s->n_tasks > 0 || s->n_failures > 0 || s->ended != k->s.ended || s->stale != k->s.stale ||
-           s->n_workers != k->s.n_workers || !same_stats(s->stats, &k->stats) || s->work_done != k->s.work_done ||
-           s->work_total != k->s.work_total ||
+    return s->n_tasks > 0 || s->n_failures > 0 || s->n_requests > 0 || s->ended != k->s.ended ||
+           s->stale != k->s.stale || s->n_workers != k->s.n_workers || !same_stats(s->stats, &k->stats) ||
+           s->work_done != k->s.work_done || s->work_total != k->s.work_total ||
            (s->n_workers > 0 && memcmp(s->workers, k->workers, s->n_workers * sizeof *k->workers) != 0);
 }
 
@@ -78,17 +78,47 @@ static void add_tasks(struct web_last *k, const struct gd_snapshot *s, struct gd
     news->n_tasks = n;
 }
 
+/* Copies the last failures of s, at most WEB_LAST_FAILURES. Cancelled tasks are left out: they are not counted as failed
+ * (view_part_cancelled()), and the end of a run may cancel thousands. Returns their number, and sets *all to the number
+ * of all failures in s. */
+static size_t last_failures(struct gd_failure_view *out, const struct gd_snapshot *s, size_t *all)
+{
+    size_t n = 0, skipped;
+    *all = 0;
+    for (size_t i = 0; i < s->n_failures; i++)
+        *all += gd_snapshot_failure(s, i)->failure != GD_FAILURE_CANCELLED;
+    skipped = *all > WEB_LAST_FAILURES ? *all - WEB_LAST_FAILURES : 0;
+    for (size_t i = 0, seen = 0; i < s->n_failures; i++) {
+        const struct gd_failure_view *f = gd_snapshot_failure(s, i);
+        if (f->failure != GD_FAILURE_CANCELLED && seen++ >= skipped)
+            out[n++] = *f;
+    }
+    return n;
+}
+
 static void add_failures(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
 {
-    size_t n = s->n_failures < WEB_LAST_FAILURES ? s->n_failures : WEB_LAST_FAILURES;
-    const size_t over = s->n_failures - n;
-    news->failures_missed = s->failures_missed + over;
+    size_t all;
+    const size_t n = last_failures(k->chosen, s, &all);
+    news->failures_missed = s->failures_missed + all - n;
     k->s.failures_missed += news->failures_missed;
     if (n > 0)
-        k->s.failures_missed += push(k->failures, &k->s.n_failures, WEB_LAST_FAILURES, gd_snapshot_failure(s, over), n,
-                                     sizeof k->failures[0]);
+        k->s.failures_missed +=
+            push(k->failures, &k->s.n_failures, WEB_LAST_FAILURES, k->chosen, n, sizeof k->failures[0]);
     news->failures = k->failures + k->s.n_failures - n;
     news->n_failures = n;
+}
+
+static void add_requests(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
+{
+    const size_t n = s->n_requests < WEB_LAST_REQUESTS ? s->n_requests : WEB_LAST_REQUESTS, over = s->n_requests - n;
+    news->requests_missed = s->requests_missed + over;
+    k->s.requests_missed += news->requests_missed;
+    if (n > 0)
+        k->s.requests_missed += push(k->requests, &k->s.n_requests, WEB_LAST_REQUESTS, gd_snapshot_request(s, over), n,
+                                     sizeof k->requests[0]);
+    news->requests = k->requests + k->s.n_requests - n;
+    news->n_requests = n;
 }
 
 int web_last_add(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news)
@@ -108,13 +138,17 @@ int web_last_add(struct web_last *k, const struct gd_snapshot *s, struct gd_snap
     k->s.devices = k->devices;
     k->s.tasks = k->tasks;
     k->s.failures = k->failures;
+    k->s.requests = k->requests;
     k->s.n_tasks = before.n_tasks;
     k->s.tasks_missed = before.tasks_missed;
     k->s.n_failures = before.n_failures;
     k->s.failures_missed = before.failures_missed;
+    k->s.n_requests = before.n_requests;
+    k->s.requests_missed = before.requests_missed;
     *news = k->s;
     add_tasks(k, s, news);
     add_failures(k, s, news);
+    add_requests(k, s, news);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <gpu_dispatch/devices.h>
 
 #include "base/text/buffer.h"
+#include "view/rows.h"
 #include "web/live/view.h"
 
 #define PREFIX "gpu_dispatch_"
@@ -48,6 +49,11 @@ static double ended(const struct gd_snapshot *s)
     return s->ended;
 }
 
+static double task_timeout(const struct gd_snapshot *s)
+{
+    return (double)s->stats->task_timeout_ms / 1e3;
+}
+
 /* One line for each sample. Only the first sample of a metric has a help text. */
 static const struct run_metric {
     const char *name, *type, *help, *label;
@@ -74,6 +80,10 @@ static const struct run_metric {
     { "run_start_time_seconds", "gauge", "When the run began, in Unix time.", NULL, 0, started },
     { "run_seconds", "gauge", "How long the run has lasted.", NULL, 0, web_seconds },
     { "run_ended", "gauge", "1 if the run has ended.", NULL, 0, ended },
+    { "run_paused", "gauge", "1 if the run is paused: nothing new starts.", NULL, AT(paused) },
+    { "run_draining", "gauge", "1 if the run ends after its running tasks.", NULL, AT(draining) },
+    { "task_timeout_seconds", "gauge", "Time limit of a task without its own limit; 0 if there is none.", NULL, 0,
+      task_timeout },
 #undef AT
 };
 
@@ -154,6 +164,11 @@ static double restarts(const struct gd_worker_view *w)
     return (double)w->restarts;
 }
 
+static double in_flight(const struct gd_worker_view *w)
+{
+    return (double)w->in_flight;
+}
+
 static const struct worker_metric {
     const char *name, *type, *help;
     struct {
@@ -168,14 +183,21 @@ static const struct worker_metric {
     { "worker_busy_seconds_total", "counter", "Time that a worker's ended tasks took.", { { NULL, busy_seconds } } },
     { "worker_process_restarts_total", "counter", "Processes of a worker beyond its first.", { { NULL, restarts } } },
     { "worker_busy", "gauge", "1 if a worker is processing a task.", { { NULL, is_busy } } },
+    { "worker_tasks_in_flight",
+      "gauge",
+      "Tasks begun and not finished, of a worker that can have several.",
+      { { NULL, in_flight } } },
     { "worker_last_task_seconds", "gauge", "How long a worker's last task took.", { { NULL, last_seconds } } },
 };
 
-static void add_worker(struct gd__buffer *b, const struct worker_metric *m, const struct gd_worker_view *w)
+/* The label gpu of a worker with a group of GPUs is "0+1". */
+static void add_worker(struct gd__buffer *b, const struct worker_metric *m, const struct gd_snapshot *s,
+                       const struct gd_worker_view *w)
 {
+    char gpus[128];
+    view_gpu_label(gpus, sizeof gpus, s, w->gpu_id);
     for (size_t i = 0; i < 3 && m->lines[i].value; i++) {
-        gd__buffer_format(b, PREFIX "%s{worker=\"%llu\",gpu=\"%lld\"", m->name, (unsigned long long)w->worker_id,
-                          (long long)w->gpu_id);
+        gd__buffer_format(b, PREFIX "%s{worker=\"%llu\",gpu=\"%s\"", m->name, (unsigned long long)w->worker_id, gpus);
         if (m->lines[i].label)
             gd__buffer_format(b, ",state=\"%s\"", m->lines[i].label);
         gd__buffer_format(b, "} %.15g\n", m->lines[i].value(w));
@@ -188,18 +210,19 @@ static void add_workers(struct gd__buffer *b, const struct gd_snapshot *s)
         const struct worker_metric *m = &worker_metrics[i];
         head(b, m->name, m->type, m->help);
         for (size_t k = 0; k < s->n_workers; k++)
-            add_worker(b, m, gd_snapshot_worker(s, k));
+            add_worker(b, m, s, gd_snapshot_worker(s, k));
     }
 }
 
 /* --- devices ------------------------------------------------------------------------ */
 
-/* Sums over the workers of a device. */
-static double sum(const struct gd_snapshot *s, int64_t gpu_id, double (*value)(const struct gd_worker_view *w))
+/* Sums over the workers of a device. Workers with a group of devices count for each of these. */
+static double sum(const struct gd_snapshot *s, const struct gd_device_view *d,
+                  double (*value)(const struct gd_worker_view *w))
 {
     double total = 0;
     for (size_t i = 0; i < s->n_workers; i++) {
-        if (gd_snapshot_worker(s, i)->gpu_id == gpu_id)
+        if (gd_snapshot_worker(s, i)->gpu_id == d->group)
             total += value(gd_snapshot_worker(s, i));
     }
     return total;
@@ -210,26 +233,32 @@ static double out_of_use(const struct gd_worker_view *w)
     return w->device_out != 0;
 }
 
+static const struct {
+    const char *label;
+    double (*value)(const struct gd_worker_view *w);
+} ends[] = { { "completed", completed }, { "failed", failed }, { "timeout", timeouts } };
+
 static void add_device_sums(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     head(b, "gpu_tasks_total", "counter", "Tasks that ended on a device.");
     for (size_t i = 0; i < s->n_devices; i++) {
-        const long long id = gd_snapshot_device(s, i)->gpu_id;
-        gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"completed\"} %.15g\n", id,
-                          sum(s, id, completed));
-        gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"failed\"} %.15g\n", id, sum(s, id, failed));
-        gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"timeout\"} %.15g\n", id,
-                          sum(s, id, timeouts));
+        const struct gd_device_view *d = gd_snapshot_device(s, i);
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
+            gd__buffer_format(b, PREFIX "gpu_tasks_total{gpu=\"%lld\",state=\"%s\"} %.15g\n", (long long)d->gpu_id,
+                              ends[k].label, sum(s, d, ends[k].value));
     }
     head(b, "gpu_busy_seconds_total", "counter", "Time that the ended tasks of a device's workers took, summed.");
-    for (size_t i = 0; i < s->n_devices; i++)
-        gd__buffer_format(b, PREFIX "gpu_busy_seconds_total{gpu=\"%lld\"} %.15g\n",
-                          (long long)gd_snapshot_device(s, i)->gpu_id,
-                          sum(s, gd_snapshot_device(s, i)->gpu_id, busy_seconds));
-    head(b, "gpu_out_of_use", "gauge", "1 if a device was taken out of use.");
-    for (size_t i = 0; i < s->n_devices; i++)
-        gd__buffer_format(b, PREFIX "gpu_out_of_use{gpu=\"%lld\"} %d\n", (long long)gd_snapshot_device(s, i)->gpu_id,
-                          sum(s, gd_snapshot_device(s, i)->gpu_id, out_of_use) > 0);
+    for (size_t i = 0; i < s->n_devices; i++) {
+        const struct gd_device_view *d = gd_snapshot_device(s, i);
+        gd__buffer_format(b, PREFIX "gpu_busy_seconds_total{gpu=\"%lld\"} %.15g\n", (long long)d->gpu_id,
+                          sum(s, d, busy_seconds));
+    }
+    head(b, "gpu_out_of_use", "gauge", "1 if a device was taken out of use, alone or with its group.");
+    for (size_t i = 0; i < s->n_devices; i++) {
+        const struct gd_device_view *d = gd_snapshot_device(s, i);
+        gd__buffer_format(b, PREFIX "gpu_out_of_use{gpu=\"%lld\"} %d\n", (long long)d->gpu_id,
+                          sum(s, d, out_of_use) > 0);
+    }
 }
 
 static double utilization(const struct gd_device_view *d)

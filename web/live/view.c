@@ -12,6 +12,7 @@
 
 #include "base/text/buffer.h"
 #include "base/text/json_write.h"
+#include "view/json.h"
 #include "view/rows.h"
 
 double web_since(const struct gd_snapshot *s, uint64_t ns)
@@ -47,9 +48,10 @@ static const struct {
     {                                                              \
         .name = #field, .offset = offsetof(struct gd_stats, field) \
     }
-    FIGURE(total),    FIGURE(taken),   FIGURE(pending),     FIGURE(running),        FIGURE(completed), FIGURE(failed),
-    FIGURE(timeouts), FIGURE(retried), FIGURE(skipped),     FIGURE(setup_failures), FIGURE(restarts),  FIGURE(crashes),
-    FIGURE(start_ns), FIGURE(now_ns),  FIGURE(source_done), FIGURE(n_workers),      FIGURE(cancelled),
+    FIGURE(total),     FIGURE(taken),     FIGURE(pending),  FIGURE(running),  FIGURE(completed),
+    FIGURE(failed),    FIGURE(timeouts),  FIGURE(retried),  FIGURE(skipped),  FIGURE(setup_failures),
+    FIGURE(restarts),  FIGURE(crashes),   FIGURE(start_ns), FIGURE(now_ns),   FIGURE(source_done),
+    FIGURE(n_workers), FIGURE(cancelled), FIGURE(paused),   FIGURE(draining), FIGURE(task_timeout_ms),
 #undef FIGURE
 };
 
@@ -87,6 +89,7 @@ static void add_worker(struct gd__buffer *b, const struct gd_snapshot *s, const 
     const bool working = w->current_task != UINT64_MAX;
     gd__buffer_format(b, "{\"worker_id\":%llu,\"gpu_id\":%lld,\"state\":\"%s\"", (unsigned long long)w->worker_id,
                       (long long)w->gpu_id, gd_worker_state_name((enum gd_worker_state)w->state));
+    view_json_gpus(b, s, w->gpu_id);
     add_text(b, "status", view_status_name(view_status_of(s, w)), SIZE_MAX);
     if (w->idle == GD_IDLE_NOT)
         gd__buffer_text(b, ",\"idle\":null");
@@ -97,6 +100,7 @@ static void add_worker(struct gd__buffer *b, const struct gd_snapshot *s, const 
     add_text(b, "task", w->task, sizeof w->task);
     add_known(b, "since", w->since_ns != 0, web_since(s, w->since_ns));
     add_number(b, "handed", w->handed);
+    add_number(b, "in_flight", w->in_flight);
     add_number(b, "completed", w->completed);
     add_number(b, "failed", w->failed);
     add_number(b, "timeouts", w->timeouts);
@@ -108,7 +112,7 @@ static void add_worker(struct gd__buffer *b, const struct gd_snapshot *s, const 
 
 static void add_device(struct gd__buffer *b, const struct gd_device_view *d)
 {
-    gd__buffer_format(b, "{\"gpu_id\":%lld,\"vendor\":\"%s\"", (long long)d->gpu_id,
+    gd__buffer_format(b, "{\"gpu_id\":%lld,\"group\":%lld,\"vendor\":\"%s\"", (long long)d->gpu_id, (long long)d->group,
                       gd_vendor_name((enum gd_vendor)d->vendor));
     add_text(b, "name", d->name, sizeof d->name);
     add_text(b, "uuid", d->uuid, sizeof d->uuid);
@@ -145,6 +149,13 @@ static void add_failure(struct gd__buffer *b, const struct gd_snapshot *s, const
     gd__buffer_text(b, "}");
 }
 
+static void add_request(struct gd__buffer *b, const struct gd_snapshot *s, const struct gd_request_view *r)
+{
+    gd__buffer_format(b, "{\"at\":%.4f,\"ok\":%s", web_since(s, r->at_ns), r->code < 0 ? "false" : "true");
+    add_text(b, "message", r->what, sizeof r->what);
+    gd__buffer_text(b, "}");
+}
+
 static void add_tasks(struct gd__buffer *b, const struct gd_snapshot *s)
 {
     gd__buffer_text(b, ",\"task_columns\":[\"task_id\",\"worker_id\",\"gpu_id\",\"start\",\"end\",\"attempt\","
@@ -169,6 +180,7 @@ void web_view_json(struct gd__buffer *b, const struct gd_snapshot *s, const stru
     add_number(b, "pid", s->pid);
     gd__buffer_format(b, ",\"started\":%.3f,\"seconds\":%.3f,\"ended\":%s,\"stale\":%s", s->started, web_seconds(s),
                       s->ended ? "true" : "false", s->stale ? "true" : "false");
+    add_text(b, "state", view_run_state(s), SIZE_MAX);
     add_figures(b, s->stats);
     add_computed(b, s, h);
     gd__buffer_text(b, ",\"workers\":[");
@@ -188,6 +200,13 @@ void web_view_json(struct gd__buffer *b, const struct gd_snapshot *s, const stru
     }
     gd__buffer_text(b, "]");
     add_number(b, "failures_missed", s->failures_missed);
+    gd__buffer_text(b, ",\"requests\":[");
+    for (size_t i = 0; i < s->n_requests; i++) {
+        gd__buffer_text(b, i ? "," : "");
+        add_request(b, s, gd_snapshot_request(s, i));
+    }
+    gd__buffer_text(b, "]");
+    add_number(b, "requests_missed", s->requests_missed);
     if (s->tasks)
         add_tasks(b, s);
     gd__buffer_text(b, "}");

@@ -83,7 +83,8 @@ function showTip(event, text) {
 
 /* --- rows over time -------------------------------------------------------------------------- */
 
-/* A canvas with one row per lane and a time axis below. textAt(lane, time, slack) returns the text for a point. */
+/* A canvas with one row per lane and a time axis below. textAt(lane, time, slack, height) returns the text for a point.
+   height: where the point is in its row, from 0 (top) to 1. */
 class Rows {
   constructor(canvas, textAt) {
     this.canvas = canvas;
@@ -144,10 +145,10 @@ class Rows {
 
   hover(event, textAt) {
     const box = this.canvas.getBoundingClientRect(), row = this.rowHeight;
-    const lane = this.lanes[Math.floor((event.clientY - box.top) / row)];
+    const y = (event.clientY - box.top) / row, lane = this.lanes[Math.floor(y)];
     const scale = (this.to - this.from) / Math.max(this.width - this.left - 4, 1);
     const at = this.from + (event.clientX - box.left - this.left) * scale;
-    showTip(event, lane && at >= this.from && at <= this.to ? textAt(lane, at, 3 * scale) : '');
+    showTip(event, lane && at >= this.from && at <= this.to ? textAt(lane, at, 3 * scale, y % 1) : '');
   }
 }
 
@@ -161,14 +162,39 @@ function barAt(bars, at, slack) {
   return best;
 }
 
-/* Draws the bars of one lane. Each is at least a pixel wide. Failed tasks are drawn last, so that they are visible. */
-function paintBars(rows, g, bars, top, height, colour) {
-  const right = rows.width - 4;
+const MOST_STACKED = 8;
+
+/* Whether two bars, of which a begins first, were in flight at the same time. The tasks of a batch begin together, and are
+   drawn as one bar. The times of a batch, and of tasks one after the other, may differ a little. */
+function overlap(a, b) {
+  const little = 0.0005 + 0.01 * Math.min(a.end - a.start, b.end - b.start);
+  return b.start - a.start > little && a.end - b.start > little;
+}
+
+/* Sets the member `row` of each bar, so that tasks in flight at the same time are drawn in different rows of their lane. If
+   there are too many, some are drawn over others. Returns the number of rows. */
+function stackBars(bars) {
+  const ends = [], sorted = [...bars].sort((a, b) => a.start - b.start);
+  if (!sorted.some((bar, i) => i > 0 && overlap(sorted[i - 1], bar))) return 1;
+  for (const bar of sorted) {
+    let row = ends.findIndex((end) => end <= bar.start);
+    if (row < 0) row = ends.length < MOST_STACKED ? ends.length : ends.indexOf(Math.min(...ends));
+    ends[row] = Math.max(ends[row] || 0, bar.end);
+    bar.row = row;
+  }
+  return Math.max(1, ends.length);
+}
+
+/* Draws the bars of one lane, which has `stacked` rows. Each is at least a pixel wide. Failed tasks are drawn last, so that
+   they are visible. */
+function paintBars(rows, g, bars, top, height, colour, stacked = 1) {
+  const right = rows.width - 4, each = height / stacked;
   for (const bar of [...bars.filter((b) => !b.failure), ...bars.filter((b) => b.failure)]) {
     if (bar.end < rows.from || bar.start > rows.to) continue;
     const x = Math.max(rows.x(bar.start), rows.left), end = Math.min(rows.x(bar.end), right);
     const width = Math.max(end - x - (end - x > 4 ? 1 : 0), bar.failure ? 2 : 1);
     g.fillStyle = colour(bar.failure ? 'bad' : bar.running ? 'good-soft' : 'good');
-    g.fillRect(x, bar.failure ? top : top + 1, width, bar.failure ? height : height - 2);
+    const y = top + (stacked > 1 ? (bar.row || 0) * each : 0), margin = bar.failure || each < 4 ? 0 : each < 12 ? 0.5 : 1;
+    g.fillRect(x, y + margin, width, each - 2 * margin);
   }
 }

@@ -1,18 +1,22 @@
 /* The page of a run that has not ended. The server sends everything once (state), and then the news (update, end). */
 
-const MOST_BARS = 20000, MOST_FAILURES = 100, MOST_POINTS = 600;
+const MOST_BARS = 20000, MOST_FAILURES = 100, MOST_REQUESTS = 64, MOST_POINTS = 600;
 
 const KINDS = {
   initializing: 'slow', processing: 'good', idle: 'idle', finished: 'idle', error: 'bad', restarting: 'slow', quarantined: 'bad',
 };
 
-const run = { view: null, bars: new Map(), nBars: 0, failures: [], notShown: 0, missedTasks: 0, points: [], step: 0.9 };
+const HELD = { paused: 'paused: nothing new starts', draining: 'draining: ends after the running tasks' };
+
+const run = {
+  view: null, bars: new Map(), nBars: 0, failures: [], notShown: 0, requests: [], nRequests: 0, missedTasks: 0, points: [], step: 0.9,
+};
 let ended = false, lost = false, needsToken = false, drawn = 0;
 
 tiles(byId('tiles'), [
   ['completed', 'done'], ['failed', 'failed'], ['timeouts', 'timed out'], ['retried', 'retried'], ['running', 'running'],
   ['pending', 'waiting'], ['rate', 'throughput'], ['elapsed', 'elapsed'], ['eta', 'time left'], ['skipped', 'skipped'],
-  ['cancelled', 'cancelled'], ['restarts', 'restarts'], ['crashes', 'crashes'],
+  ['cancelled', 'cancelled'], ['restarts', 'restarts'], ['crashes', 'crashes'], ['limit', 'time limit'],
 ]);
 const COUNTS = ['completed', 'failed', 'timeouts', 'retried', 'running', 'pending', 'skipped', 'cancelled', 'restarts', 'crashes'];
 
@@ -50,7 +54,8 @@ function take(view, whole) {
     run.bars.clear();
     run.nBars = 0;
     run.failures = [];
-    run.notShown = run.missedTasks = 0;
+    run.requests = [];
+    run.notShown = run.missedTasks = run.nRequests = 0;
   }
   run.view = view;
   view.tasks.forEach(addTask);
@@ -59,6 +64,8 @@ function take(view, whole) {
   run.notShown += view.failures_missed + Math.max(0, run.failures.length - MOST_FAILURES);
   run.failures = run.failures.slice(-MOST_FAILURES);
   run.missedTasks += view.tasks_missed;
+  run.nRequests += view.requests_missed + view.requests.length;
+  run.requests = [...run.requests, ...view.requests].slice(-MOST_REQUESTS);
   addPoint(view);
   ended = ended || view.ended;
   lost = false;
@@ -74,6 +81,8 @@ function showFigures() {
   for (const name of COUNTS) setText(byId(name), count(s[name]));
   for (const name of ['failed', 'timeouts', 'crashes']) setClass(byId(name).parentElement, s[name] > 0 ? 'warn' : '');
   byId('cancelled').parentElement.hidden = s.cancelled === 0; /* shown only if the run was stopped early */
+  byId('limit').parentElement.hidden = s.task_timeout_ms === 0;
+  setText(byId('limit'), duration(s.task_timeout_ms / 1000));
   setText(byId('rate'), rate(r));
   setText(byId('elapsed'), duration(v.seconds));
   setText(byId('eta'), duration(left));
@@ -104,14 +113,15 @@ function showBar(all, s, f) {
 function showStatus() {
   const v = run.view, badge = byId('status');
   const [text, kind] = needsToken ? ['token needed', 'slow'] : ended ? ['ended', 'idle'] : lost ? ['connection lost, trying again', 'bad']
-    : !v ? ['connecting', 'idle'] : v.stale ? ['a callback is slow', 'slow'] : ['running', 'good'];
+    : !v ? ['connecting', 'idle'] : HELD[v.state] ? [HELD[v.state], 'slow'] : v.stale ? ['a callback is slow', 'slow']
+    : ['running', 'good'];
   setText(badge, text);
   setClass(badge, 'badge ' + kind);
   if (!v) return;
   setText(byId('job'), v.job || 'gpu-dispatch');
   setText(byId('about'), `process ${v.pid}, since ${new Date(v.started * 1000).toLocaleString()}` +
     (ended ? '. These are the last figures.' : ''));
-  document.title = (ended ? 'ended: ' : '') + (v.job || 'gpu-dispatch');
+  document.title = (ended ? 'ended: ' : HELD[v.state] ? v.state + ': ' : '') + (v.job || 'gpu-dispatch');
 }
 
 /* --- workers -------------------------------------------------------------------------------------- */
@@ -128,9 +138,31 @@ function statusCell(row, w) {
   return badge;
 }
 
+/* If several tasks are in flight, the oldest is shown. */
 function taskText(w) {
   if (w.current_task === null) return w.idle ? w.idle : '';
-  return '#' + w.current_task + (w.task ? ' ' + w.task : '') + (w.idle ? ' (' + w.idle + ')' : '');
+  return (w.in_flight > 1 ? w.in_flight + ' in flight, the oldest is ' : '') + '#' + w.current_task + (w.task ? ' ' + w.task : '') +
+    (w.idle ? ' (' + w.idle + ')' : '');
+}
+
+/* "0", or "0+1" for a group of GPUs. */
+function gpuLabel(w) { return w.gpus.join('+'); }
+
+/* The GPUs of the worker with this id. gpu: the first of them, which is shown if there is no such worker. */
+function gpusOfWorker(id, gpu) {
+  const w = run.view.workers.find((x) => x.worker_id === id);
+  return w ? gpuLabel(w) : gpu;
+}
+
+/* The figures of a worker's devices: sums, and the mean use. A figure that one of them lacks is null. devices: by gpu_id. */
+function deviceFigures(w, devices) {
+  const list = w.gpus.map((id) => devices.get(id)).filter((d) => d);
+  const total = (name) => (list.length === 0 || list.some((d) => d[name] === null) ? null : list.reduce((n, d) => n + d[name], 0));
+  const use = total('utilization');
+  return {
+    name: list.length === 0 ? '' : list.length > 1 ? `(${list.length} × ${list[0].name})` : list[0].name,
+    utilization: use === null ? null : Math.round(use / list.length), memory_total: total('memory_total'), memory_free: total('memory_free'),
+  };
 }
 
 function showWorkers() {
@@ -139,11 +171,10 @@ function showWorkers() {
   while (body.children.length > workers.length) body.lastElementChild.remove();
   while (body.children.length < workers.length) body.append(element('tr'));
   workers.forEach((w, i) => {
-    const row = body.children[i], d = devices.get(w.gpu_id) || {};
-    const known = (x) => x !== null && x !== undefined;
+    const row = body.children[i], d = deviceFigures(w, devices);
     const busy = w.current_task !== null;
     fillRow(row, [
-      ['GPU', 'tight', w.gpu_id + (d.name ? ' ' + d.name : '')],
+      ['GPU', 'tight', gpuLabel(w) + (d.name ? ' ' + d.name : '')],
       ['worker', 'tight', w.worker_id],
       ['status', 'tight', statusCell(row, w)],
       ['task', busy ? 'what mono' : 'what why', taskText(w)],
@@ -151,8 +182,8 @@ function showWorkers() {
       ['done', 'num', count(w.completed)],
       ['failed', 'num', count(w.failed + w.timeouts)],
       ['last', 'num', w.last_seconds === null ? '' : duration(w.last_seconds)],
-      ['GPU use', 'num', known(d.utilization) ? d.utilization + ' %' : ''],
-      ['memory', 'num', known(d.memory_total) ? bytes(d.memory_total - d.memory_free) + ' of ' + bytes(d.memory_total) : ''],
+      ['GPU use', 'num', d.utilization !== null ? d.utilization + ' %' : ''],
+      ['memory', 'num', d.memory_total !== null ? bytes(d.memory_total - d.memory_free) + ' of ' + bytes(d.memory_total) : ''],
     ]);
   });
   const busy = workers.filter((w) => w.status === 'processing').length;
@@ -161,8 +192,8 @@ function showWorkers() {
 
 /* --- timeline, chart, failures ---------------------------------------------------------------------- */
 
-const timeline = new Rows(byId('timeline'), (lane, at, slack) => {
-  const bar = barAt(lane.bars(), at, slack);
+const timeline = new Rows(byId('timeline'), (lane, at, slack, height) => {
+  const bar = barAt(lane.rows === 1 ? lane.bars : lane.bars.filter((b) => b.row === Math.floor(height * lane.rows)), at, slack);
   if (!bar) return '';
   return `task ${bar.id}, ${bar.running ? 'running for ' : ''}${duration(bar.end - bar.start)}\n` +
     `from ${duration(bar.start)}, worker ${lane.worker} on GPU ${lane.gpu}` +
@@ -180,12 +211,16 @@ function showTimeline() {
   const window_s = Number(byId('window').value), now = run.view.seconds;
   let oldest = now;
   for (const bars of run.bars.values()) if (bars.length) oldest = Math.min(oldest, bars[0].start);
-  timeline.lanes = workers.map((w) => ({
-    label: 'GPU ' + w.gpu_id + (shared ? ' · ' + w.worker_id : ''), gpu: w.gpu_id, worker: w.worker_id, bars: () => barsOf(w),
-  }));
+  timeline.lanes = workers.map((w) => {
+    const bars = barsOf(w);
+    return {
+      label: 'GPU ' + gpuLabel(w) + (shared ? ' · ' + w.worker_id : ''), gpu: gpuLabel(w), worker: w.worker_id, bars,
+      rows: stackBars(bars),
+    };
+  });
   timeline.to = Math.max(now, 1);
   timeline.from = window_s ? Math.max(0, timeline.to - window_s) : Math.min(oldest, timeline.to - 1);
-  timeline.draw((g, lane, top, height, colour) => paintBars(timeline, g, lane.bars(), top, height, colour));
+  timeline.draw((g, lane, top, height, colour) => paintBars(timeline, g, lane.bars, top, height, colour, lane.rows));
   const note = byId('timeline-note');
   note.hidden = run.missedTasks === 0;
   setText(note, `${plural(run.missedTasks, 'task is', 'tasks are')} not drawn: only some tasks of a fast run are drawn.`);
@@ -202,7 +237,7 @@ function showRates() {
 
 function failureCard(f) {
   const card = element('div', 'failure'), line = element('p');
-  line.append(failureBadge(f.failure), ` task ${f.task_id}, worker ${f.worker_id} on GPU ${f.gpu_id}, attempt ${f.attempt}, ` +
+  line.append(failureBadge(f.failure), ` task ${f.task_id}, worker ${f.worker_id} on GPU ${gpusOfWorker(f.worker_id, f.gpu_id)}, attempt ${f.attempt}, ` +
     `after ${duration(f.end - f.start)}`);
   card.append(line, element('p', 'mono', f.input));
   if (f.error) card.append(element('pre', '', f.error));
@@ -219,6 +254,21 @@ function showFailures() {
     box.replaceChildren(...cards.map((c) => c.card));
   }
   setText(byId('failures-text'), all === 0 ? 'none' : want.length < all ? `the last ${want.length} of ${count(all)}` : count(all));
+}
+
+/* The newest first. */
+function showRequests() {
+  const body = byId('requests'), list = run.requests.slice().reverse();
+  byId('requests-section').hidden = list.length === 0;
+  while (body.children.length < list.length) body.append(element('tr'));
+  while (body.children.length > list.length) body.lastElementChild.remove();
+  list.forEach((r, i) => {
+    const row = body.children[i], badge = row.badge || (row.badge = element('span'));
+    setClass(badge, 'badge ' + (r.ok ? 'idle' : 'bad'));
+    setText(badge, r.ok ? 'done' : 'refused');
+    fillRow(row, [['at', 'num', duration(r.at)], ['outcome', 'tight', badge], ['request', 'wide', r.message]]);
+  });
+  setText(byId('requests-text'), list.length < run.nRequests ? `the last ${list.length} of ${count(run.nRequests)}` : count(list.length));
 }
 
 /* --- drawing, at most once per frame ------------------------------------------------------------------- */
@@ -245,6 +295,7 @@ function redraw() {
     arrangeCharts();
     showTimeline();
     showRates();
+    showRequests();
     showFailures();
     document.documentElement.dataset.drawn = String(++drawn);
     document.documentElement.dataset.sequence = String(run.view.sequence);
