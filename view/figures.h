@@ -23,7 +23,7 @@ struct view_history {
     size_t n;                 /* number of samples ever taken */
     struct view_sample first; /* when the first task had ended and its work was reported; ns 0: not yet */
     char failure[320];        /* message of the last failure; "": none */
-    char request[256];        /* the last request to the job, and what came of it; "": none */
+    char request[256];        /* the last request to the job, and its outcome; "": none */
     bool refused;             /* that request was refused */
 };
 
