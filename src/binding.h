@@ -1,6 +1,6 @@
-/* The functions of the library that the Python extension and the command need and that are not in the public headers.
- * This is the only private header of the library that they include, apart from the helpers in base/ and, in the
- * command, launch/run.h. It is not installed, and may change with any commit.
+/* Functions of the library for the Python extension and the command. They are not in the public headers. This is the
+ * only private header of the library that they include, apart from the helpers in base/ and, in the command,
+ * launch/run.h. It is not installed, and may change with any commit.
  *
  *   a run       hooks into its loop; records that are written later                  src/dispatch
  *   a source    allocating payloads without waiting; asking the journal early        src/dispatch/source/items.c

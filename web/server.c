@@ -6,8 +6,8 @@
  *
  * The run needs most descriptors itself. So the server uses at most a quarter of the descriptors that the process may
  * open, and at most 384. A third of the connections is for clients that have not sent the token yet
- * (access/connections.h). Every answer, even a refusal, has headers for the browser. They forbid it to store the
- * answer, to show it in a frame, to guess its type, and to use it for another site. */
+ * (access/connections.h). Every answer, even a refusal, has headers that forbid the browser to store it, to show it in
+ * a frame, to guess its type, and to use it for another site. */
 #include "web/server.h"
 
 #include <microhttpd.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Checks that the files a run writes are not among those that it reads, and that it writes each only once.
- */
+ * Checks that a run does not write to a file that it reads, and does not write two outputs to the same file. */
 #ifndef GD_CLI_RUN_SAME_FILE_H
 #define GD_CLI_RUN_SAME_FILE_H
 

@@ -5,7 +5,7 @@
  *
  *   detector      finds the devices: see devices.h
  *   allocator     finds files, estimates the work, sorts and distributes the files
- *   spawner       runs a dispatcher on its own thread: start, wait with a time limit, end, inspect its processes
+ *   spawner       runs a dispatcher on its own thread; can wait for its end, end it, and inspect its processes
  *   balancer      counts results, per GPU and overall, and prints them
  *   orchestrator  finds devices and files, runs a dispatcher on the caller's thread, and prints the summary
  *
@@ -160,7 +160,7 @@ struct gd_gpu_figures {
 
 struct gd_balance {
     size_t size;    /* set to sizeof(struct gd_balance) before the call */
-    uint64_t total; /* expected; 0: not known */
+    uint64_t total; /* expected number of tasks; 0: not known */
     uint64_t done, failed, timeouts, cancelled, retried, restarts;
     uint64_t errors_kept;
     double seconds; /* since the first task began */

@@ -52,8 +52,7 @@ class BaseWorker(abc.ABC):
 
         Arrays and bytes-like objects inside data are in shared memory if they support pickle's out-of-band buffers, as
         NumPy arrays do. They are read-only. You may keep references to them. If process() raises, only this task fails,
-        and on_error gets the traceback. Errors that mean that GPU memory ran out, or that the GPU was lost, are
-        recognised.
+        and on_error gets the traceback. Errors are recognised if they mean a lack of GPU memory or a lost GPU.
 
         :param data: the item, or the return value of load().
         """

@@ -1,8 +1,8 @@
 /* Requests from outside while the run goes on: pause, cancel one task, change the time limit, add and remove workers.
  *
- * A task that a worker has begun stays with it. Tasks that it has not begun can be taken back at once. So a pause
- * starts nothing more, a waiting task that is cancelled never starts, and a worker that is removed ends with the tasks
- * that it has begun.
+ * A task that a worker has begun stays with it. Tasks that it has not begun can be taken back at once. So during a
+ * pause nothing more starts. A waiting task that is cancelled never starts. A removed worker ends after the tasks that
+ * it has begun.
  *
  * A worker that is removed becomes SPARE, as soon as its process is gone. A SPARE worker counts as gone until it is
  * added again.

@@ -1,4 +1,4 @@
-/* A queue of waiting tasks, in the order in which they are to start.
+/* A queue of waiting tasks, in the order in which they will start.
  *
  * Tasks of a higher priority come first, strictly. Tasks of the same priority start by their number, or with
  * GD_PLACE_BY_SIZE the largest first.

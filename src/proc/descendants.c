@@ -7,9 +7,9 @@
  *
  * Process ids are reused. So a pidfd is opened first, then the parent is checked, and then the process is signalled.
  *
- * After the worker itself is killed, its descendants can no longer be found from it, because its orphans become
- * children of the nearest subreaper above it. A variable in their environment distinguishes them from other children of
- * that process.
+ * The descendants of a worker can no longer be found from the worker after it is killed, because orphans become
+ * children of the nearest subreaper above them. A variable in their environment distinguishes them from other children
+ * of that process.
  *
  * Nothing here allocates from the heap. The guardian of a worker runs this code, and another thread of that process may
  * hold the lock of the heap for ever.

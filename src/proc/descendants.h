@@ -8,7 +8,7 @@
 
 /* Signals every living descendant of root that is in another process group than root. Returns how many there were. With
  * spare_daemons, children of root that are in another session are not signalled, and neither are their descendants. For
- * that root must be a subreaper, which has adopted these children from processes that it started. */
+ * this, root must be a subreaper. It has adopted these children from processes that it started. */
 size_t gd__descendants_signal(pid_t root, int signal, bool spare_daemons);
 
 /* Does the same with SIGKILL, and repeats it until none is left, because another may be started while one is killed. */

@@ -2,9 +2,8 @@
  *
  * Makes a job and its signals from a seed. All random choices are in this file.
  *
- * The limits are so high that signals alone can't make a task fail, with one exception: --retries counts commands that
- * were killed like commands that failed by themselves. check.c takes this into account for each task.
- */
+ * The limits are so high that signals alone can't make a task fail. There is one exception: for --retries, a killed
+ * command counts like a command that failed by itself. check.c takes this into account for each task. */
 #include "chaos/chaos.h"
 
 const struct theme theme_commands = {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch transcribe` and launcher_multigpu with a stand-in for the worker (plugin_transcribe.c): everything that
- * needs no speech, such as which files are found, refused and skipped, which options reach the worker, and the
- * messages. tests/transcribe has the tests with speech.
- */
+ * `gpu-dispatch transcribe` and launcher_multigpu with a stand-in for the worker (plugin_transcribe.c). Tests
+ * everything that needs no speech: which files are found, refused and skipped, which options reach the worker, and the
+ * messages. tests/transcribe has the tests with speech. */
 #include "transcribe.h"
 
 /* --- order and selection ------------------------------------------------------------------ */

@@ -95,8 +95,8 @@ TEST(a_worker_that_dies_after_the_stop_is_not_a_crash)
     check_nothing_failed(&s);
 }
 
-/* Stops a job as systemd and Slurm do: every process gets the signal. The command is suspended during that time, so
- * that its own signal and the ends of its workers are pending together, and it may see them in any order. */
+/* Stops a job as systemd and Slurm do: every process gets the signal. The command is suspended during that time. So its
+ * own signal and the ends of its workers are pending at the same time, and the command may see them in any order. */
 static void stop_everything(const char *options, const char *what, int signal)
 {
     struct stopped s = start(options, what);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Voice activity detection, by whisper.cpp's own detector. The parts of the audio that contain speech are put one after
- * the other. After each of them, except the last, come the next tenth of a second of the original audio and a tenth of
- * a second of silence. whisper.cpp does the same, so the text is the same. A table of points maps times back to the
- * original, with linear interpolation.
- */
+ * the other. Each part, except the last, is followed by the next 0.1 s of the original audio and by 0.1 s of silence.
+ * whisper.cpp does the same, so the text is the same. A table of points maps times back to the original, with linear
+ * interpolation. */
 #include "apps/transcribe/engine/speech.h"
 
 #include <stdbool.h>

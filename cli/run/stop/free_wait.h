@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Notes about devices before a run, and Ctrl-C while it waits for free ones (--gpus free). Signals are handled from the
- * first note until cli_free_wait_end(). There is one wait at a time.
- */
+ * Prints notes about devices before a run, and handles Ctrl-C while the run waits for free devices (--gpus free).
+ * Signals are handled from the first note until cli_free_wait_end(). There is one wait at a time. */
 #ifndef GD_CLI_RUN_STOP_FREE_WAIT_H
 #define GD_CLI_RUN_STOP_FREE_WAIT_H
 

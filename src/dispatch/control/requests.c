@@ -205,8 +205,8 @@ static struct gd__control_entry *take_first(struct gd_dispatcher *d)
     return e;
 }
 
-/* Requests that are made meanwhile wait for the next round, so that a callback that makes one each time does not keep
- * the run here. */
+/* Requests that are made meanwhile wait for the next round. Otherwise a callback that makes a request each time would
+ * keep the run here. */
 void gd__control_take(struct gd_dispatcher *d)
 {
     struct gd__control_entry *e;

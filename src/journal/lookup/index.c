@@ -465,8 +465,8 @@ static int mark_all_taken(struct gd__index *x, const uint64_t key[2])
     return 0;
 }
 
-/* Chooses the first row with that key that is not taken, or one of the next rows if that has the right version. Returns
- * 1 with the row in *e, 0 if all are taken, or a negative code. */
+/* Chooses a row with that key that is not taken: one of the first few that has the right version, or else the first.
+ * Returns 1 with the row in *e, 0 if all are taken, or a negative code. */
 static int choose(struct gd__index *x, struct hint *h, uint64_t version, struct entry *e)
 {
     struct entry other;

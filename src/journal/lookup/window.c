@@ -78,7 +78,7 @@ static void drop_first(struct gd__window *w)
     unlink_slot(w, bucket_of(s->row.key), NONE, at); /* the oldest row is the first of its bucket */
 }
 
-/* Drops rows at the head that are taken, or that are too far behind position, which is that of the last row taken. */
+/* Drops rows at the head that are taken, or that are too far behind the last taken row, which is at this position. */
 static void drop_old(struct gd__window *w, uint64_t position)
 {
     while (w->head < w->tail && (w->slots[w->head % GD__WINDOW_ROWS].taken || position > w->head + BEHIND_MOST))

@@ -1,3 +1,4 @@
+/* The program around the example in <gpu_dispatch/journal.h>: see examples.sh. */
 #include "common.h"
 
 int main(int argc, char **argv)

@@ -1,3 +1,4 @@
+/* The program around the example in <gpu_dispatch/worker.h>: see examples.sh. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

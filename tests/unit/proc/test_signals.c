@@ -1,4 +1,4 @@
-/* SIGINT and SIGTERM: which subscribers are notified, which handlers are restored, and that no subscriber is notified
+/* SIGINT and SIGTERM: which subscribers are notified, and which handlers are restored. A subscriber is not notified
  * after it has unsubscribed. */
 #include "proc/signals.h"
 
