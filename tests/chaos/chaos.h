@@ -124,7 +124,7 @@ struct harm {
 
 struct outcome {
     int status;  /* exit code, or 128 + signal */
-    bool killed; /* it was killed by a signal */
+    bool killed; /* the command was killed by a signal */
     struct harm harm;
 };
 
@@ -154,10 +154,10 @@ struct checker {
 void checker_open(struct checker *c, const struct plan *p);
 void checker_close(struct checker *c);
 
-/* After each run. */
+/* Called after each run. */
 void check_run(struct checker *c, const struct outcome *o);
 
-/* When the job is done. status: of the last run. */
+/* Called when the job is done. status: the exit status of the last run. */
 void check_end(struct checker *c, int status);
 
 /* Checks the standard output of the nth run. finished: by task, whether that run finished it. Returns NULL, or an error

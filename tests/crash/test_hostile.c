@@ -285,7 +285,7 @@ static void attack_some(struct enemy *e, unsigned most)
         attacks[rng_below(&e->r, COUNT_OF(attacks))](e);
 }
 
-static struct enemy enemies[2]; /* of the thread, and of the process function */
+static struct enemy enemies[2]; /* one for the thread, one for the process function */
 
 /* Attacks at random moments until the process ends. */
 static void *hostile_thread(void *arg)

@@ -23,7 +23,7 @@ static bool on_time(const struct sim *s)
  *   tasks are short, or there is one worker   two batches, and as many tasks as take 200 us
  *   otherwise                                 a batch
  *
- * If the workers load tasks ahead, it is at least window_min in the second row and in the last two. */
+ * If the workers load tasks ahead, the number is at least window_min in the second row and in the last two. */
 static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
 {
     const struct gd__sched_config *c = &s->plan.config;
@@ -275,7 +275,7 @@ void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash)
     task->late_verdict |= for_crash;
 }
 
-/* A verdict that was put off is given. Its time must have come, and the run must not be stopping. */
+/* Called when a verdict that was put off is given. Its time must have come, and the run must not be stopping. */
 static void settle_put_off(struct sim *s, const struct gd__task *t)
 {
     struct sim_task *task = &s->tasks[t->id];
@@ -453,7 +453,8 @@ void check_before_pump(struct sim *s)
         s->tasks[s->sched.tasks[s->sched.by_size[i]].id].deal = s->deals;
 }
 
-/* Within a priority, what has just been dealt to a worker lies in its queue from the largest to the smallest. */
+/* Within a priority, the tasks that have just been dealt to a worker are in its queue from the largest to the smallest.
+ */
 static void check_dealt(struct sim *s, const struct gd__waiting *q)
 {
     for (unsigned level = 0; level < GD__PRIORITIES; level++) {
@@ -677,7 +678,8 @@ static void check_workers(struct sim *s)
                  worker->state == GD__WORKER_SHORT;
         out += worker->state == GD_WORKER_FINISHED || worker->state == GD_WORKER_FAILED ||
                worker->state == GD_WORKER_LOST || worker->state == GD__WORKER_SPARE;
-        /* If the scheduler has tried in vain, the worker had a claim. It may have lost it, and will repeat it. */
+        /* If the scheduler has tried in vain, the worker had a claim. The worker may have lost the claim, and will
+         * repeat it. */
         if (unclaimed(s, w, gd__first_spare(sched, worker)) > 0 && !worker->no_steal)
             rich = w;
         check_flight(s, w);

@@ -9,7 +9,7 @@ static uint64_t limit_of(const struct sim *s, uint64_t id)
     return limit > 0 ? limit : GD__NEVER;
 }
 
-/* The rules of flight.c for the result of a task in flight. */
+/* Checks the rules of flight.c for the result of a task in flight. */
 void check_flight_result(struct sim *s, unsigned w, const struct gd__task *t, const struct message *m)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
@@ -54,7 +54,7 @@ void check_cancel_place(struct sim *s, unsigned w, unsigned place, uint64_t posi
     const uint64_t due = gd__max64(deadline, task->begin_seen);
     SIM_MUST(s, s->plan.late_ns == 0 && !s->plan.freeze_at ? s->now == due : s->now >= due,
              "task %llu was asked to stop %lld ns from its deadline", LLU(t->id), (long long)(s->now - due));
-    task->asked_at = deadline; /* the grace counts from there */
+    task->asked_at = deadline; /* the grace period begins at the deadline */
 }
 
 /* The worker is killed because a task in flight did not stop. */

@@ -44,7 +44,7 @@ void sim_control_draw(struct sim_plan *p, uint64_t *r)
 
 /* --- pause, drain, time limit --- */
 
-/* The tasks that w holds but its process has not begun and was not asked to stop. */
+/* The tasks of w that its process has not begun and was not asked to stop. */
 static uint64_t not_begun(const struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
@@ -191,7 +191,7 @@ static void add_worker(struct sim *s, unsigned w)
         any |= at->device == device &&
                (at->state == GD__WORKER_SPARE || (s->removed[k] && !gd__is_gone(at->state) && !at->given_up));
         if (at->device == device && at->state == GD__WORKER_SPARE)
-            s->removed[k] = false; /* it may be started */
+            s->removed[k] = false; /* the worker may be started again */
     }
     const int r = gd__sched_add_worker(&s->sched, s->now, w);
     sim_trace(s, "a worker of device %u is added: %d", device, r);

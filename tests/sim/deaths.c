@@ -1,10 +1,10 @@
-/* When a worker is given up: after death_limit deaths in a row in which it has finished nothing. A death that was
- * charged to a task does not count once that task has failed for it, unless only this worker died of the task while
- * there were other workers. A death with a task that was cancelled on request does not count either.
+/* Checks when a worker is given up: after death_limit deaths in a row in which it has finished nothing. Some deaths do
+ * not count. If a task has failed because of the deaths that it was charged with, these deaths do not count. There is
+ * one exception: only this worker died of the task, although there were other workers. A death with a task that was
+ * cancelled on request does not count either.
  *
- * The deaths are counted here from the events alone. A verdict that was put off may be given at a time that is not
- * seen here, so such a death may count or not.
- */
+ * The deaths are counted here from the events alone. If a verdict was put off, this file does not see when it is given.
+ * So such a death may count or not. */
 #include <stdlib.h>
 
 #include "sim.h"
