@@ -139,8 +139,8 @@ static void add_one(struct view_row *r, const struct gd_device_view *d)
     r->power_mw = sum(r->power_mw, d->power_mw);
 }
 
-/* Adds the figures of the worker's devices. For a group: sums, the mean utilization and the highest temperature. What is
- * not known of one device is not known of the group. */
+/* Adds the figures of the worker's devices. For a group: sums, the mean utilization and the highest temperature. A
+ * figure that is not known for one device is not known for the group. */
 static void add_devices(struct view_row *r, const struct gd_snapshot *s, int64_t gpu_id)
 {
     const struct gd_device_view *d, *first = NULL;
@@ -166,11 +166,11 @@ static void add_devices(struct view_row *r, const struct gd_snapshot *s, int64_t
 
 /* A GPU, or a group of GPUs. */
 struct gpu {
-    int64_t id; /* of the first GPU */
+    int64_t id; /* number of the first GPU */
     size_t workers;
 };
 
-enum { GPUS_ROOM = 20 }; /* of a label, without the number of the worker */
+enum { GPUS_ROOM = 20 }; /* size of a label, without the number of the worker */
 
 static struct gpu *find(struct gpu *g, size_t n, int64_t id)
 {
@@ -330,7 +330,7 @@ static void put_gpus(struct id_list *l, const struct gd_snapshot *s, int64_t gpu
         put_id(l, gpu_id);
 }
 
-/* The rows of all GPUs, of which some are folded. */
+/* The rows of all GPUs. Some of the rows are folded. */
 struct gpu_rows {
     const struct gd_snapshot *s;
     const struct gpu *gpus;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The rows of the table of workers. There is one row per worker. If that is too many, there is one row per GPU or group
- * of GPUs. If that
- * is also too many, there is one row per status, followed by as many GPUs as fit, those with a problem first.
+ * of GPUs. If that is also too many, there is one row per status, followed by as many GPUs as fit, those with a problem
+ * first.
  */
 #ifndef GD_VIEW_ROWS_H
 #define GD_VIEW_ROWS_H
@@ -40,7 +40,7 @@ struct view_row {
     unsigned utilization;
     int temperature;
     uint64_t power_mw;
-    char name[112]; /* of its device; "2x NAME" for a group */
+    char name[112]; /* name of its device; "2x NAME" for a group */
 };
 
 struct view_rows {

@@ -28,8 +28,8 @@ struct web_last {
 /* True if s differs from the last snapshot in more than the time. */
 bool web_last_differs(const struct web_last *k, const struct gd_snapshot *s);
 
-/* Stores s in k. Sets *news to a snapshot with only the new tasks, failures and requests of s, at most WEB_TASKS_AT_ONCE tasks.
- * Its lists are parts of k, valid until the next call. Returns 0, or -1 if memory runs out. */
+/* Stores s in k. Sets *news to a snapshot with only the new tasks, failures and requests of s, at most
+ * WEB_TASKS_AT_ONCE tasks. Its lists are parts of k, valid until the next call. Returns 0, or -1 if memory runs out. */
 int web_last_add(struct web_last *k, const struct gd_snapshot *s, struct gd_snapshot *news);
 
 void web_last_free(struct web_last *k);

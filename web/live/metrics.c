@@ -185,7 +185,7 @@ static const struct worker_metric {
     { "worker_busy", "gauge", "1 if a worker is processing a task.", { { NULL, is_busy } } },
     { "worker_tasks_in_flight",
       "gauge",
-      "Tasks begun and not finished, of a worker that can have several.",
+      "Tasks in flight (begun and not finished) of a worker that can have several.",
       { { NULL, in_flight } } },
     { "worker_last_task_seconds", "gauge", "How long a worker's last task took.", { { NULL, last_seconds } } },
 };

@@ -164,8 +164,8 @@ function barAt(bars, at, slack) {
 
 const MOST_STACKED = 8;
 
-/* Whether two bars, of which a begins first, were in flight at the same time. The tasks of a batch begin together, and are
-   drawn as one bar. The times of a batch, and of tasks one after the other, may differ a little. */
+/* Whether two bars were in flight at the same time. Bar a begins first. The tasks of a batch begin together, and are
+   drawn as one bar. The times of tasks in a batch, and of tasks that follow each other, may differ a little. */
 function overlap(a, b) {
   const little = 0.0005 + 0.01 * Math.min(a.end - a.start, b.end - b.start);
   return b.start - a.start > little && a.end - b.start > little;

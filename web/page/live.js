@@ -154,7 +154,8 @@ function gpusOfWorker(id, gpu) {
   return w ? gpuLabel(w) : gpu;
 }
 
-/* The figures of a worker's devices: sums, and the mean use. A figure that one of them lacks is null. devices: by gpu_id. */
+/* The figures of a worker's devices: sums, and the mean use. A figure that is missing for one device is null. devices:
+   a map by gpu_id. */
 function deviceFigures(w, devices) {
   const list = w.gpus.map((id) => devices.get(id)).filter((d) => d);
   const total = (name) => (list.length === 0 || list.some((d) => d[name] === null) ? null : list.reduce((n, d) => n + d[name], 0));
