@@ -441,9 +441,9 @@ static void run_chaos(struct chaos c)
     const uint64_t start = now_ns();
     struct chaos whole = c;
     run_once(&whole);
-    printf("# %llu tasks, %llu kills, %llu attempts repeated, %llu tasks failed, %.1f s\n",
-           (unsigned long long)c.tasks, (unsigned long long)c.kills, (unsigned long long)whole.retried,
-           (unsigned long long)whole.charged, (double)(now_ns() - start) / 1e9);
+    printf("# %llu tasks, %llu kills, %llu attempts repeated, %llu tasks failed, %.1f s\n", (unsigned long long)c.tasks,
+           (unsigned long long)c.kills, (unsigned long long)whole.retried, (unsigned long long)whole.charged,
+           (double)(now_ns() - start) / 1e9);
     check_footprint(&before, 8192);
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
