@@ -172,7 +172,7 @@ void gd__publish_awake(struct gd_dispatcher *d, uint64_t since_ns)
 /* --- tasks that end --- */
 
 /* A rate limit: on average one event per `every`, and as many at once as fit into the slack. *at is when the next event
- * would come if they came evenly. */
+ * would come if the events came evenly. */
 static inline bool may_pass(uint64_t *at, uint64_t now, uint64_t every, uint64_t slack)
 {
     if (*at > now + slack)

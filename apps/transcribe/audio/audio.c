@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Audio files as 16 kHz mono samples.
+ * Reads audio files as 16 kHz mono samples.
  *
  *     file -> decoder (frames) -> mixed (mono at the file's rate) -> libsoxr -> ring (16 kHz) -> reader
  *

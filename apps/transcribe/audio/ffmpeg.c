@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * FFmpeg's libraries, if the build found them: M4A, WMA, AMR, the sound of films, and other formats that libsndfile
- * can't read.
+ * Decodes with FFmpeg's libraries, if the build found them: M4A, WMA, AMR, the sound of films, and other formats that
+ * libsndfile can't read.
  *
  * libavformat reads through our functions and cannot open files by itself. So it never opens the files or addresses
  * that a playlist names. libswresample only changes the layout of samples in memory, to interleaved floats. If the

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * libmpg123: MP3, if the build found it. libsndfile uses libmpg123 too. But then libmpg123 prints messages about a file
- * on standard error, and libsndfile does not read past a wrong estimate of the length (sndfile.c).
+ * Decodes MP3 with libmpg123, if the build found it. libsndfile can decode MP3 with libmpg123 too. But then libmpg123
+ * prints messages about a file on standard error, and libsndfile does not read past a wrong estimate of the length
+ * (sndfile.c).
  *
  * libmpg123 mixes the channels itself and keeps the first frame's rate, so a file that was joined from several files is
  * read to its end.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * libsndfile: WAV, FLAC, Ogg (Vorbis, Opus), MP3 and two dozen more.
+ * Decodes with libsndfile: WAV, FLAC, Ogg (Vorbis, Opus), MP3 and two dozen more.
  *
  * libsndfile reads through our functions. So a failed read is recognised as such, and two problems can be worked
  * around. A WAV file whose data has the length 0 looks empty to libsndfile. Some programs leave such files when they

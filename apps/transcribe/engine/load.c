@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Loads a model. The settings, the model file, the GPU and the version of whisper.cpp are checked first, because
- * whisper.cpp does not handle mistakes well. If the GPU is missing, it uses the CPU. With too many beams, an unknown
- * language or a wrong temperature it crashes or invents text. It takes its parameters by value, in structs that grow
- * with each version. If the library is newer than the header, it reads past the end of these structs.
- */
+ * whisper.cpp does not handle mistakes well. If the GPU is missing, whisper.cpp uses the CPU. With too many beams, an
+ * unknown language or a wrong temperature, it crashes or invents text. It takes its parameters by value, in structs
+ * that grow with each version. A library that is newer than the header would read past the end of these structs. */
 #include "apps/transcribe/engine/load.h"
 
 #include <ctype.h>
@@ -74,7 +73,8 @@ static int no_gpu(void)
 }
 
 /* The model's tensors need as much GPU memory as they have bytes in the file. If they do not fit, whisper.cpp ends the
- * process. whisper.cpp needs some hundred megabytes more. If only these are missing, it usually returns an error. */
+ * process. It also needs some hundred megabytes of other memory. If only that is missing, it usually returns an error.
+ */
 static int check_gpu(uint64_t model_bytes)
 {
     char model[32], left[32], total[32];

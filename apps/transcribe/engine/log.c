@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * whisper.cpp's log. Messages come from any computing thread, as lines or parts of lines (level CONT continues the last
- * line). Without this file whisper.cpp prints a hundred lines for a model and several for each audio file.
- */
+ * Receives the log of whisper.cpp. Messages come from any computing thread, as lines or parts of lines (level CONT
+ * continues the last line). Without this file whisper.cpp prints a hundred lines for a model and several for each audio
+ * file. */
 #include "apps/transcribe/engine/log.h"
 
 #include <pthread.h>

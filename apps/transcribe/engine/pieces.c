@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Long files in pieces. The audio of segments that were dropped at the end of a piece is moved to the front and
- * transcribed again with the audio that follows.
- */
+ * Transcribes long files in pieces. The audio of segments that were dropped at the end of a piece is moved to the front
+ * and transcribed again with the audio that follows. */
 #include "apps/transcribe/engine/pieces.h"
 
 #include <stdlib.h>
@@ -26,9 +25,9 @@ void tr_pieces_close(struct tr_pieces *p)
     *p = (struct tr_pieces){ 0 };
 }
 
-/* A segment lasts at most half a minute. So a part of the piece may be known to be silence. It need not be transcribed
- * again. This part begins after the last kept segment. It ends at the first dropped segment, or one minute before the
- * end of the piece if that is earlier. */
+/* Decides which segments are kept, and where the next piece begins. After the last kept segment there may be silence,
+ * up to the first dropped segment. It is skipped, but only up to one minute before the end of the piece: a segment
+ * lasts at most half a minute, so the silence before that is certain. */
 struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length)
 {
     struct tr_cut cut = { 0, 0 };
@@ -37,8 +36,8 @@ struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length
     const double quiet = length - 2 * TR_TAIL, next = cut.kept < n ? spans[cut.kept].start : length;
     if (cut.at < quiet)
         cut.at = next < quiet ? next : quiet;
-    /* A segment can be longer if silence was left out of it. Then the cut may come too early, so the whole piece is
-     * kept. */
+    /* A segment can be longer if silence was left out of it. Then the cut may be too early, so the whole piece is kept.
+     */
     return cut.at < length / 8 ? (struct tr_cut){ n, length } : cut;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The worker's settings as text. One table gives the name, member and type of each setting, for reading and for
- * writing.
+ * Writes and reads the worker's settings as text. One table gives the name, member and type of each setting, for
+ * reading and for writing.
  *
  * Reading copies the text once and decodes escapes in place, because an escape is never shorter than its character.
  * Strings point into that copy.

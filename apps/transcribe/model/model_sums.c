@@ -3,9 +3,9 @@
  * Checksums of models, and a cache of the files whose checksum was right.
  *
  * The cache is a text file with lines of SUM, SIZE, SECONDS.NANOSECONDS, PATH, separated by tabs. A file is known to be
- * good if the cache has exactly the line that would be written for it now. The cache is replaced by a rename. If two
- * processes replace the cache at the same time, a line can be lost. Then the model of that line is read once more.
- */
+ * good if the cache contains exactly the line that would be written for this file now. The cache is replaced by a
+ * rename. If two processes replace the cache at the same time, a line can be lost. Then the model of that line is read
+ * once more. */
 #include "apps/transcribe/model/model_sums.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The formats. They are those of Whisper's own program, without its faults:
+ * Writes transcripts in several formats. They are the formats of Whisper's own program, without its faults:
  *
  *     txt   a line per segment
  *     srt   number, HH:MM:SS,mmm --> HH:MM:SS,mmm, text, an empty line

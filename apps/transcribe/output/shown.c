@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths in error messages. A name may hold a newline, which would split a line, or bytes that a terminal takes for a
- * command. A path may also be longer than the room for the error message. Then its beginning shows which tree it is in,
- * and its end which file it is.
- */
+ * Makes paths safe and short enough for error messages. A name may contain a newline, which would split a line, or
+ * bytes that a terminal takes for a command. A path may also be longer than the room for the error message. Then its
+ * middle is left out: the beginning shows which tree the file is in, and the end shows which file it is. */
 #include "apps/transcribe/output/shown.h"
 
 #include <stdbool.h>

@@ -14,7 +14,7 @@ enum { LAST_LINES = 10, DEATH_MESSAGE_MAX = GD__TAIL_BYTES + 1024 };
 
 /* --- the end of a process --- */
 
-/* Whether the process exited by itself and never opened its channel, so that the program is not a worker. */
+/* Whether the process exited by itself and never opened its channel. Then the program is not a worker. */
 static bool is_no_worker(const struct gd__seat *seat, const struct gd__exit *e)
 {
     return e->known && e->signal == 0 && e->code != GD__EXIT_BOOT && e->code != GD__EXIT_SHORTAGE &&
