@@ -129,12 +129,13 @@ struct gd_worker_ops {
     int (*process_batch)(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
                          size_t n);
 
-    /* Reads and decodes the input of a task before process() is called, and sets task->loaded to the decoded input.
-     * Called on an I/O thread (gd_options.io_threads). If load() fails, the task fails and process() is not called. */
+    /* Reads and decodes the input of a task before process() or begin() is called, and sets task->loaded to the decoded
+     * input. Called on an I/O thread (gd_options.io_threads). If load() fails, the task fails, and process() or begin()
+     * is not called. */
     int (*load)(struct gd_worker *w, struct gd_task *task, struct gd_result *result);
 
-    /* Frees task->loaded. Called once for each task whose load() succeeded: after process(), or without process() if
-     * the task is not processed. */
+    /* Frees task->loaded. Called once on the worker's main thread for each task whose load() succeeded: after process()
+     * or gd_result_finish(), or without them if the task is not processed. */
     void (*unload)(struct gd_worker *w, struct gd_task *task);
 
     /* Called once before the process exits normally. */
@@ -148,8 +149,8 @@ struct gd_worker_ops {
     /* Starts one task and returns without waiting for its end. If begin() returns 0, gd_result_finish() must be called
      * once for the result, later or within begin(). If begin() returns a failure code, the task has failed, and
      * gd_result_finish() must not be called. Tasks begin in the order in which the worker got them. If begin() is set,
-     * process(), process_batch() and interrupt() are not called. begin() cannot be combined with load() or with
-     * gd_options.batch_size > 1. */
+     * process(), process_batch() and interrupt() are not called. begin() cannot be combined with gd_options.batch_size >
+     * 1. If the worker also has load(), tasks are loaded while others are in flight, and begin in the same order. */
     int (*begin)(struct gd_worker *w, const struct gd_task *task, struct gd_result *result);
 
     /* Called once when a task in flight has reached its time limit, but not before begin() has returned for this task.

@@ -92,9 +92,12 @@ static bool head_is_unwanted(const struct gd__sched *s, const struct gd__sched_w
     return false;
 }
 
+/* A task that was loaded ahead may wait long for a place. It is asked to stop when it begins. */
 void gd__cancel_unwanted_head(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
+    if (w->loads && w->n_flight > 0)
+        return;
     if ((w->state != GD_WORKER_IDLE && w->state != GD__WORKER_SHORT) || !head_is_unwanted(s, w))
         return;
     w->cancel_asked = true;

@@ -160,7 +160,7 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     gd__worker_set_state(s, now, i, GD_WORKER_RESTING);      /* so that it is handed no task meanwhile */
     w->death_charged = w->kill_reason == GD__KILL_CANCELLED; /* then no task and no worker is to blame */
     if (w->concurrency > 1)
-        gd__inflight_reclaim(s, now, i, d->started, &o);
+        gd__inflight_reclaim(s, now, i, d, &o);
     else
         gd__window_reclaim(s, now, i, blamed, &o);
     if (is_lost) {

@@ -12,6 +12,10 @@
  *
  * If the process dies with several tasks in flight, none is charged, and each is a suspect. After its first such death
  * a task runs again like any other. After its second it runs alone, on the same worker, while the other workers go on.
+ *
+ * A worker may also load tasks before it begins them. Then a task that was being loaded, or was loaded, is suspected
+ * like one in flight. The time limit counts from the begin. But if no task is in flight, the first task of the window
+ * has no reason to wait, so its limit counts from then on, and limits its load too.
  */
 #include "core/internal.h"
 
@@ -198,7 +202,8 @@ int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigne
         return GD_E_PROTOCOL;
     const uint32_t slot = w->flight[place];
     struct gd__task *t = &s->tasks[slot];
-    const bool asked = t->asked_to_stop && !t->cancel_asked;
+    const bool asked_before_begin = w->loads && position < w->cancel_below;
+    const bool asked = (t->asked_to_stop || asked_before_begin) && !t->cancel_asked;
     leave(s, now, i, place);
     if (w->n_flight == 0) { /* from now on the first task of the window has no reason to wait */
         gd__head_changed(w, now);
@@ -210,7 +215,7 @@ int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigne
     gd__attempt_settled(s, i, o);
     gd__window_changed(s, i);
     gd__worker_check_worn(s, now, i);
-    if (o->failure == GD_FAILURE_OUT_OF_MEMORY && w->n_flight > 0 && !t->asked_to_stop && !s->stopping)
+    if (o->failure == GD_FAILURE_OUT_OF_MEMORY && w->n_flight > 0 && !t->asked_to_stop && !asked && !s->stopping)
         end_beside_others(s, now, i, slot, o);
     else
         gd__attempt_judge(s, now, i, slot, o, asked);
@@ -264,10 +269,23 @@ static void end_by_death(struct gd__sched *s, uint64_t now, unsigned i, uint32_t
         suspect(s, now, i, slot, &own);
 }
 
-void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t started, const struct gd__outcome *o)
+/* The tasks of the window below the returned position had begun, or may have caused the death while they were loaded. */
+static uint64_t find_suspects(const struct gd__sched *s, const struct gd__sched_worker *w, const struct gd__death *d)
+{
+    uint64_t below = d->started;
+    const bool for_task = w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED;
+    if (for_task && w->guilty == gd__window_at(s, w, w->head))
+        below = gd__max64(below, w->head + 1); /* its load did not stop */
+    else if (!for_task && !gd__is_innocent_kill(w->kill_reason))
+        below = gd__max64(below, d->loading);
+    return gd__min64(gd__max64(below, w->head), w->tail);
+}
+
+void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__death *d,
+                          const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t begun_below = gd__min64(gd__max64(started, w->head), w->tail);
+    const uint64_t begun_below = find_suspects(s, w, d);
     const unsigned n = w->n_flight + (unsigned)(begun_below - w->head);
     const uint64_t head = w->head, tail = w->tail;
     w->head = w->tail;
@@ -282,7 +300,7 @@ void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_
     for (uint64_t p = head; p < tail; p++) {
         const uint32_t slot = gd__window_at(s, w, p);
         if (p < begun_below) {
-            s->tasks[slot].begin_ns = o->start_ns;
+            s->tasks[slot].begin_ns = p == head ? gd__max64(o->start_ns, w->head_since) : o->start_ns;
             end_by_death(s, now, i, slot, n, o);
         } else {
             gd__place_again(s, now, slot);

@@ -242,8 +242,9 @@ void gd__inflight_timer(struct gd__sched *s, uint64_t now, uint32_t slot); /* of
 void gd__inflight_ask_to_stop(struct gd__sched *s, uint32_t slot, uint64_t kill_at);
 void gd__inflight_limit_changed(struct gd__sched *s, uint64_t now, unsigned w); /* the time limit of the run */
 void gd__inflight_frozen(struct gd__sched *s, unsigned w, uint64_t lost_ns);
-/* Empties window and flight of a process that is gone. Positions below `started` had begun. */
-void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t started, const struct gd__outcome *o);
+/* Empties window and flight of a process that is gone. */
+void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d,
+                          const struct gd__outcome *o);
 void gd__inflight_cancel_all(struct gd__sched *s, uint64_t now, unsigned w);
 
 /* place.c */

@@ -30,6 +30,14 @@ static bool may_be_ahead(const struct gd__sched *s, const struct gd__sched_worke
     return s->config.n_workers == 1 || (w->mean_ns > 0 && w->mean_ns * b < SHORT_NS);
 }
 
+/* How many tasks a worker with tasks in flight is handed, so that it can load some ahead. */
+static uint64_t loaded_in_flight(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    if (!w->loads || w->places < w->concurrency) /* it would begin them at once, see may_be_ahead() */
+        return 0;
+    return s->config.window_min_is_set ? s->config.window_min : w->places + s->config.window_min;
+}
+
 void gd__update_target(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -39,7 +47,7 @@ void gd__update_target(struct gd__sched *s, unsigned i)
     const uint64_t ahead = w->mean_ns == 0 ? 0 : at_once / b * WINDOW_NS / w->mean_ns;
     uint64_t wanted = may_be_ahead(s, w, b) ? at_once + b + ahead : at_once;
     if (w->concurrency > 1)
-        wanted = gd__min64(wanted, at_once + most);
+        wanted = gd__min64(gd__max64(wanted, loaded_in_flight(s, w)), at_once + most);
     else if (s->config.window > 0 && !s->has_priorities)
         wanted = gd__max64(s->config.window, b);
     else if (w->loads)
@@ -337,14 +345,14 @@ static bool is_long(const struct gd__sched *s, const struct gd__sched_worker *w)
     return w->mean_ns == 0 || (s->source_ended && w->mean_ns >= LONG_NS);
 }
 
-/* Whether the rest of the backlog is left for other workers: one batch for each worker, and a second one for each
- * worker that has no task. */
+/* Whether the rest of the backlog is left for other workers: one batch (or as many tasks as can be in flight) for each
+ * worker, and a second one for each worker that has no task. */
 static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const struct gd__waiting *q)
 {
     const struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t b = batch_unit(s, w);
-    if (q != &s->backlog || gd__load(w) == 0 || w->concurrency > 1 || !is_long(s, w) ||
-        q->count >= 2 * b * s->config.n_workers)
+    const uint64_t b = w->concurrency > 1 ? w->places : batch_unit(s, w);
+    const bool needs_more = w->concurrency > 1 ? !w->loads || gd__load(w) < w->places : gd__load(w) == 0;
+    if (q != &s->backlog || needs_more || !is_long(s, w) || q->count >= 2 * b * s->config.n_workers)
         return false;
     uint64_t others = 0;
     for (unsigned k = 0; k < s->config.n_workers; k++) {

@@ -308,6 +308,8 @@ static int on_grace_over(struct gd__sched *s, unsigned i, const struct event_dat
         gd__worker_arm(s, i, e->now + s->config.end_wait_ns);
         return 0;
     }
+    if (w->loads && w->concurrency > 1)
+        w->guilty = gd__window_at(s, w, w->head); /* its load did not stop */
     gd__worker_kill(s, e->now, i, w->cancel_asked ? GD__KILL_CANCELLED : GD__KILL_TIMEOUT);
     return 0;
 }

@@ -202,9 +202,11 @@ struct gd__sched_config {
     unsigned setup_attempts;
     unsigned setup_jobs; /* 0: all */
     unsigned death_limit;
-    unsigned max_tasks;   /* a process that has finished this many tasks is replaced; 0: never */
-    unsigned window;      /* 0: by task length */
-    unsigned window_min;  /* hand out at least this many to workers that load ahead */
+    unsigned max_tasks;  /* a process that has finished this many tasks is replaced; 0: never */
+    unsigned window;     /* 0: by task length */
+    unsigned window_min; /* hand out at least this many to workers that load ahead */
+    /* The user has set window_min: with tasks in flight, it includes them. Otherwise it is in addition to them. */
+    bool window_min_is_set;
     unsigned window_max;  /* capacity of a worker's ring, a power of two */
     unsigned batch_size;  /* >= 1 */
     unsigned concurrency; /* the most tasks in flight on one worker; >= 1 */
@@ -354,7 +356,7 @@ struct gd__new_task {
 };
 uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_task *task);
 void gd__sched_source_end(struct gd__sched *s, uint64_t now);
-/* Whether w loads tasks before it begins them. If so, it is handed window_min tasks. Call this before
+/* Whether w loads tasks before it begins them. If so, it is handed at least window_min tasks. Call this before
  * gd__sched_ready(). */
 void gd__sched_loads(struct gd__sched *s, unsigned w, bool loads);
 /* concurrency: how many tasks the worker can have in flight. */

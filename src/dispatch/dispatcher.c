@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "dispatch/internal.h"
 #include "proc/signals.h"
+#include "worker/host.h"
 
 #ifndef GD_VERSION
 #define GD_VERSION "0.1.0"
@@ -45,6 +46,12 @@ static uint64_t choose_spin(const struct gd_dispatcher *d)
     return d->crowded ? 0 : SPIN_NS;
 }
 
+/* How many tasks a worker that loads is handed: as many as it may load, and another batch. */
+static uint64_t least_loaded(const struct gd_options *o)
+{
+    return gd__load_bound(o->load_ahead, o->io_threads, o->batch_size) + o->batch_size;
+}
+
 /* The number of slots in a worker's ring: enough for two batches and to keep the worker busy, but no more than the
  * number of tasks that can wait. */
 static unsigned choose_window(const struct gd_dispatcher *d)
@@ -57,8 +64,8 @@ static unsigned choose_window(const struct gd_dispatcher *d)
         wanted = d->o.window < 65536 ? d->o.window : 65536;
     if (wanted < 2 * (uint64_t)d->o.batch_size)
         wanted = 2 * (uint64_t)d->o.batch_size;
-    if (wanted < d->o.load_ahead + (uint64_t)d->o.batch_size)
-        wanted = d->o.load_ahead + (uint64_t)d->o.batch_size;
+    if (wanted < least_loaded(&d->o))
+        wanted = least_loaded(&d->o);
     unsigned window = 4;
     while (window < wanted)
         window *= 2;
@@ -103,7 +110,8 @@ static int open_sched(struct gd_dispatcher *d)
         .death_limit = o->death_limit,
         .max_tasks = o->max_tasks_per_worker,
         .window = o->window,
-        .window_min = o->load_ahead + o->batch_size,
+        .window_min = (unsigned)least_loaded(o),
+        .window_min_is_set = o->load_ahead > 0,
         .window_max = d->window,
         .batch_size = o->batch_size,
         .batch_wait_ns = o->batch_wait_us * GD__NS_PER_US,

@@ -145,8 +145,6 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
     if (rc < 0 || (rc = check_tasks(&d->o)) < 0 || (rc = gd__options_check_placement(&d->o)) < 0 ||
         (rc = check_worker_code(&d->o)) < 0 || (rc = gd__devices_resolve(d)) < 0)
         return rc;
-    if (d->o.load_ahead == 0)
-        d->o.load_ahead = 2 * (d->o.io_threads > d->o.batch_size ? d->o.io_threads : d->o.batch_size);
     rc = copy_pointed(d, &d->o);
     d->o.gpus = NULL;
     d->o.gpu_ids = d->copy.gpu_ids;

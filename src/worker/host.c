@@ -447,7 +447,7 @@ static uint64_t power_of_two(uint64_t at_least)
 /* Allocates everything that is needed until the end, before the worker reports that it is ready. */
 static int make_entries(struct gd_worker *w)
 {
-    const uint64_t bound = w->pipe ? GD__PIPE_DEPTH : w->ops.load ? gd__loader_bound(w) : 1;
+    const uint64_t bound = w->pipe ? GD__PIPE_DEPTH : w->ops.load && !w->ops.begin ? gd__loader_bound(w) : 1;
     uint64_t most = bound > w->batch_size ? bound : w->batch_size;
     if (most > w->port.config.task_capacity) /* more can't be claimed */
         most = w->port.config.task_capacity;
@@ -515,7 +515,7 @@ static void set_up(struct gd_worker *w)
         code = gd__flight_open(w, gd__host_concurrency(w));
     else if (code == 0 && w->pipe)
         code = gd__pipeline_open(w);
-    else if (code == 0 && w->ops.load)
+    if (code == 0 && w->ops.load)
         code = gd__loader_start(w);
     settle_own(w, code, "starting the worker");
 }

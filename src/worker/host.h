@@ -2,7 +2,7 @@
  *
  *   main.c     becoming a worker (boot message, guardian thread) or remembering how to start one
  *   host.c     setup, the loops over tasks and batches, cleanup
- *   loader.c   load() on I/O threads, ahead of process
+ *   loader.c   load() on I/O threads, ahead of process or begin
  *   flight/    begin(): several tasks in flight, finished in any order
  *   pipeline.c passing tasks on to another program (stream.c, with its pipes in program.c)
  *   result.c   gd_result_...() and gd_worker_...(), result records
@@ -211,18 +211,33 @@ static inline bool gd__is_solo(const struct gd_worker *w, uint64_t position)
 }
 
 /* loader.c */
-/* How many tasks may be claimed and not finished. */
+/* How many tasks may be loaded and not done, including those that are being processed or are in flight. load_ahead: the
+ * user's number; 0: not set. */
+static inline uint64_t gd__load_bound(uint64_t load_ahead, uint64_t io_threads, uint64_t batch_size)
+{
+    return load_ahead > 0 ? load_ahead : 2 * (io_threads > batch_size ? io_threads : batch_size);
+}
+/* The same for this worker. If it has begin(), there is always room for as many tasks as can be in flight, and unless
+ * load_ahead is set, others are loaded meanwhile. */
 uint64_t gd__loader_bound(const struct gd_worker *w);
-int gd__loader_start(struct gd_worker *w);
+int gd__loader_start(struct gd_worker *w); /* with begin(): after gd__flight_open() */
 /* Passes claimed tasks to the I/O threads, up to the first one that must not be loaded while the task at head is in
  * progress. Returns the first position that was not passed. */
 uint64_t gd__loader_hand(struct gd_worker *w);
+/* Passes the task of the next position to the I/O threads. Used instead of gd__loader_hand() with begin(). */
+void gd__loader_give(struct gd_worker *w, struct gd__entry *e);
 void gd__loader_await(struct gd_worker *w, uint64_t position); /* waits for the end of its load */
 /* Reports that the load that the main thread waits for, or will wait for next, was cancelled. Call it from any thread,
  * while there is a current task. */
 void gd__loader_cancel(struct gd_worker *w);
 /* Ends the I/O threads. Waits for running loads, and unloads the loaded tasks. */
 void gd__loader_stop(struct gd_worker *w);
+
+/* flight/claim.c */
+uint64_t
+gd__flight_claims(const struct gd_worker *w); /* the most tasks that are claimed and not begun; a power of two */
+uint64_t gd__flight_begun(const struct gd_worker *w);                 /* positions below this have begun */
+void gd__flight_loaded(struct gd_worker *w, struct gd__entry *entry); /* load() has ended; called on the I/O thread */
 
 /* flight/room.c: like take_room() and drop_room() in result.c */
 uint64_t gd__flight_take_room(struct gd_result *r, uint64_t size);
@@ -250,6 +265,7 @@ void gd__record_put_at(struct gd_worker *w, enum gd__record_kind kind, const str
 /* Moves the bytes of r to where the record will refer to them, so that writing the record allocates nothing. */
 void gd__result_place(struct gd_result *r);
 void gd__thread_is_loading(uint64_t position);           /* this I/O thread loads position (or GD__NO_POSITION) */
+bool gd__thread_is_io(void);                             /* whether this is an I/O thread */
 size_t gd__message_fit(const char *text, size_t length); /* the length without an incomplete character at the end */
 
 #endif

@@ -1,4 +1,4 @@
-/* Loading ahead: load() runs on I/O threads while process runs.
+/* Loading ahead: load() runs on I/O threads while process runs, or while tasks are in flight.
  *
  * The main thread claims tasks and passes them to the I/O threads, which take them in order of position. One lock
  * protects everything. The entry of each position goes through these states:
@@ -13,6 +13,9 @@
  *
  * Time limits apply only to the task at head. So if a load exceeds its limit, the main thread is waiting for that load.
  * The guardian wakes the main thread, which interrupts the load (gd__wait_hooks) if it can.
+ *
+ * With begin(), flight/claim.c decides which tasks are claimed and loaded, and has their entries. The main thread does
+ * not wait here, but is woken when a load has ended.
  */
 #include <errno.h>
 
@@ -29,7 +32,9 @@ struct gd__loader {
     uint64_t taken;      /* I/O threads have taken the positions below this */
     uint64_t handed;     /* I/O threads may take the positions below this */
     bool stop;
-    bool cancelled; /* the load that the main thread waits for has exceeded its time limit */
+    bool cancelled;             /* the load that the main thread waits for has exceeded its time limit */
+    struct gd__entry **entries; /* by position & mask */
+    uint64_t mask;
     unsigned n_threads;
     pthread_t threads[];
 };
@@ -41,8 +46,13 @@ static unsigned wanted_threads(const struct gd_worker *w)
 
 uint64_t gd__loader_bound(const struct gd_worker *w)
 {
-    uint64_t ahead = w->port.config.load_ahead;
-    return ahead ? ahead : 2 * (uint64_t)wanted_threads(w);
+    const uint64_t ahead = w->port.config.load_ahead, bound = gd__load_bound(ahead, wanted_threads(w), w->batch_size);
+    if (!w->ops.begin)
+        return bound;
+    const uint64_t concurrency = gd__host_concurrency(w);
+    if (ahead == 0)
+        return concurrency + bound;
+    return bound > concurrency ? bound : concurrency;
 }
 
 /* ---- the I/O threads ---- */
@@ -69,14 +79,17 @@ static void load(struct gd_worker *w, struct gd__entry *e)
     GD__KILL_POINT("loaded");
 }
 
-static void finish_load(struct gd__loader *l, struct gd__entry *e)
+static void finish_load(struct gd_worker *w, struct gd__entry *e)
 {
     bool loaded = e->result.kind == GD__R_SUCCESS;
     if (!loaded)
         e->end_ns = gd__now_ns();
     e->to_unload = loaded;
     e->state = loaded ? GD__ENTRY_LOADED : GD__ENTRY_DONE;
-    pthread_cond_signal(&l->done);
+    if (gd__flight_of(w))
+        gd__flight_loaded(w, e);
+    else
+        pthread_cond_signal(&w->loader->done);
 }
 
 static void load_all(struct gd_worker *w)
@@ -88,13 +101,13 @@ static void load_all(struct gd_worker *w)
             pthread_cond_wait(&l->work, &l->lock);
         if (l->stop)
             break;
-        struct gd__entry *e = gd__entry_at(w, l->taken++);
+        struct gd__entry *e = l->entries[l->taken++ & l->mask];
         e->state = GD__ENTRY_LOADING;
         atomic_store_explicit(&w->port.out->loading, l->taken, memory_order_release);
         pthread_mutex_unlock(&l->lock);
         load(w, e);
         pthread_mutex_lock(&l->lock);
-        finish_load(l, e);
+        finish_load(w, e);
     }
     pthread_mutex_unlock(&l->lock);
     if (gd__wait_hooks.io_thread_ends)
@@ -127,9 +140,16 @@ static int start_thread(struct gd_worker *w, unsigned i)
 int gd__loader_start(struct gd_worker *w)
 {
     unsigned n = wanted_threads(w);
+    const uint64_t n_entries = gd__flight_of(w) ? gd__flight_claims(w) : w->entry_mask + 1;
     struct gd__loader *l = gd__calloc(1, sizeof *l + n * sizeof l->threads[0]);
-    if (!l)
+    struct gd__entry **entries = gd__calloc(n_entries, sizeof(struct gd__entry *));
+    if (!l || !entries) {
+        gd__free(entries);
+        gd__free(l);
         return gd__error_errno("no memory for %u I/O threads", n);
+    }
+    l->entries = entries;
+    l->mask = n_entries - 1;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->done, NULL);
@@ -155,8 +175,8 @@ uint64_t gd__loader_hand(struct gd_worker *w)
     struct gd__loader *l = w->loader;
     pthread_mutex_lock(&l->lock);
     uint64_t before = l->handed;
-    while (l->handed < w->port.next && may_load(w, l->handed))
-        l->handed++;
+    for (; l->handed < w->port.next && may_load(w, l->handed); l->handed++)
+        l->entries[l->handed & l->mask] = gd__entry_at(w, l->handed);
     uint64_t handed = l->handed;
     if (handed - before == 1)
         pthread_cond_signal(&l->work);
@@ -164,6 +184,15 @@ uint64_t gd__loader_hand(struct gd_worker *w)
         pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
     return handed;
+}
+
+void gd__loader_give(struct gd_worker *w, struct gd__entry *e)
+{
+    struct gd__loader *l = w->loader;
+    pthread_mutex_lock(&l->lock);
+    l->entries[l->handed++ & l->mask] = e;
+    pthread_cond_signal(&l->work);
+    pthread_mutex_unlock(&l->lock);
 }
 
 static bool is_loading(const struct gd__entry *e)
@@ -222,11 +251,13 @@ void gd__loader_stop(struct gd_worker *w)
     for (unsigned i = 0; i < l->n_threads; i++)
         pthread_join(l->threads[i], NULL);
     gd__after_wait();
-    for (uint64_t position = w->head; position < l->taken; position++)
-        gd__entry_unload(w, gd__entry_at(w, position));
+    /* User code may still use the tasks that are in flight. */
+    for (uint64_t position = gd__flight_of(w) ? gd__flight_begun(w) : w->head; position < l->taken; position++)
+        gd__entry_unload(w, l->entries[position & l->mask]);
     pthread_cond_destroy(&l->done);
     pthread_cond_destroy(&l->work);
     pthread_mutex_destroy(&l->lock);
     w->loader = NULL;
+    gd__free(l->entries);
     gd__free(l);
 }

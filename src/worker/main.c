@@ -114,10 +114,6 @@ static int copy_ops(struct gd_worker_ops *out, const struct gd_worker_ops *ops)
     if (!out->process && !out->process_batch && !out->begin)
         return gd__error(GD_E_INVALID, "gd_worker_ops has neither process nor process_batch nor begin: set one of them "
                                        "to the function that does a task");
-    if (out->begin && out->load)
-        return gd__error(GD_E_INVALID,
-                         "gd_worker_ops has both begin and load, which cannot be combined: let begin load "
-                         "what the task needs");
     if (out->cancel && !out->begin)
         return gd__error(GD_E_INVALID, "gd_worker_ops has cancel but not begin: a worker with process has interrupt");
     return 0;

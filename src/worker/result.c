@@ -6,7 +6,7 @@
  *
  * When the result region is full, the main thread waits for the dispatcher to release some of it. An I/O thread does
  * not wait, because the process has only one bell, which the main thread uses. So its allocation fails. In flight mode
- * every thread may wait: see flight/room.c.
+ * every other thread may wait: see flight/room.c.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +27,11 @@ void gd__thread_is_loading(uint64_t position)
 {
     is_io_thread = true;
     loading_position = position;
+}
+
+bool gd__thread_is_io(void)
+{
+    return is_io_thread;
 }
 
 uint64_t gd__thread_loads(void)

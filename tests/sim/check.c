@@ -17,7 +17,9 @@ static bool on_time(const struct sim *s)
 /* The most tasks that a worker may hold. The first row that applies counts.
  *
  *   several tasks in flight                   its places; if the tasks are short or there is one worker, and tasks have
- *                                             no priorities, also window_max tasks behind them
+ *                                             no priorities, also window_max tasks behind them; if it loads tasks and
+ *                                             may have as many in flight as it can, also window_min tasks, or
+ *                                             window_min in all if the user has set it
  *   tasks have priorities                     a batch
  *   a window is configured                    the window; at least a batch
  *   tasks are short, or there is one worker   two batches, and as many tasks as take 200 us
@@ -30,7 +32,9 @@ static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
     if (worker->concurrency > 1) {
         const bool ahead = !s->sched.has_priorities && (c->n_workers == 1 || worker->target_mean < GD__NS_PER_MS);
-        return worker->places + (ahead ? c->window_max : 0);
+        const bool loads = s->plan.load_ahead > 0 && worker->places == worker->concurrency;
+        const uint64_t loaded = !loads ? 0 : c->window_min_is_set ? c->window_min : worker->places + c->window_min;
+        return gd__max64(worker->places + (ahead ? c->window_max : 0), loaded);
     }
     const uint64_t mean = worker->target_mean, ahead = mean == 0 ? 0 : 200 * GD__NS_PER_US / mean;
     const bool is_short = c->n_workers == 1 || (mean > 0 && mean * batch < GD__NS_PER_MS);
@@ -203,7 +207,7 @@ void check_end_tasks(struct sim *s, unsigned w)
     p->ending_at = s->now;
 }
 
-static void check_timeout_kill(struct sim *s, unsigned w)
+void check_timeout_kill(struct sim *s, unsigned w)
 {
     const struct proc *p = &s->procs[w];
     const uint64_t due = grace_end(s, w);

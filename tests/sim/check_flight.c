@@ -15,7 +15,8 @@ void check_flight_result(struct sim *s, unsigned w, const struct gd__task *t, co
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     struct sim_task *task = &s->tasks[t->id];
     const enum gd_failure failure = m->outcome.failure;
-    const bool asked = t->asked_to_stop, may_be_cancelled = asked || s->sched.stopping;
+    const bool asked = t->asked_to_stop || (s->plan.load_ahead > 0 && m->position < worker->cancel_below);
+    const bool may_be_cancelled = asked || s->sched.stopping;
     task->has_result = true;
     task->last = failure == GD_FAILURE_CANCELLED && !may_be_cancelled ? GD_FAILURE_ERROR : failure;
     task->handle = m->outcome.handle;
@@ -61,13 +62,20 @@ void check_cancel_place(struct sim *s, unsigned w, unsigned place, uint64_t posi
 void check_flight_kill(struct sim *s, unsigned w)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
-    SIM_MUST(s, worker->guilty != GD__NO_TASK || s->procs[w].cancelled_at > 0,
+    SIM_MUST(s, worker->guilty != GD__NO_TASK || (s->procs[w].cancelled_at > 0 && s->plan.load_ahead == 0),
              "worker %u is killed for a time limit of no task", w);
     if (worker->guilty == GD__NO_TASK)
         return;
     const struct gd__task *t = &s->sched.tasks[worker->guilty];
     const uint64_t due = s->tasks[t->id].asked_at + s->plan.config.cancel_grace_ns;
-    SIM_MUST(s, t->asked_to_stop && t->worker == (int)w, "worker %u is killed for another's task", w);
+    SIM_MUST(s, t->worker == (int)w, "worker %u is killed for another's task", w);
+    if (t->state == GD__TASK_HANDED && t == gd__sched_head(&s->sched, w)) { /* its load did not stop */
+        SIM_MUST(s, s->plan.load_ahead > 0 && worker->n_flight == 0 && s->procs[w].cancelled_at > 0,
+                 "worker %u is killed for a task that has not begun", w);
+        check_timeout_kill(s, w);
+        return;
+    }
+    SIM_MUST(s, t->asked_to_stop, "worker %u is killed for a task that was not asked to stop", w);
     SIM_MUST(s, s->plan.late_ns > 0 || s->plan.freeze_at || s->now == gd__max64(due, s->tasks[t->id].begin_seen),
              "worker %u: killed %lld ns from deadline + grace", w, (long long)(s->now - due));
 }
@@ -104,7 +112,14 @@ static void blame(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
 void check_flight_exit(struct sim *s, unsigned w, const struct gd__death *d)
 {
     const struct gd__sched_worker *worker = &s->sched.workers[w];
-    const uint64_t started = gd__min64(gd__max64(d->started, worker->head), worker->tail);
+    const bool for_task = worker->kill_reason == GD__KILL_TIMEOUT || worker->kill_reason == GD__KILL_CANCELLED;
+    uint64_t started = d->started;
+    if (!for_task && !gd__is_innocent_kill(worker->kill_reason))
+        started = gd__max64(started, d->loading); /* any task that was loaded may be the cause */
+    else if (for_task && worker->guilty != GD__NO_TASK &&
+             gd__sched_head(&s->sched, w) == &s->sched.tasks[worker->guilty])
+        started = gd__max64(started, worker->head + 1);
+    started = gd__min64(gd__max64(started, worker->head), worker->tail);
     const unsigned n = worker->n_flight + (unsigned)(started - worker->head);
     for (unsigned place = 0; place < worker->concurrency; place++) {
         const struct gd__task *t = gd__sched_in_flight(&s->sched, w, place);

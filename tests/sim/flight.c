@@ -1,5 +1,6 @@
 /* Virtual processes that have several tasks in flight. They claim tasks one by one by the same steps as other processes
- * (procs.c), begin each at a random free place, and finish them in any order.
+ * (procs.c), begin each at a random free place, and finish them in any order. With load_ahead, they claim and load tasks
+ * before they begin them. A task may kill the process or hang while it is loaded.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -77,6 +78,12 @@ static unsigned free_place(struct sim *s, const struct proc *p)
     return place;
 }
 
+/* Whether the task does in load what its kind says, and not after its begin. */
+static bool acts_in_load(const struct sim *s, uint64_t id)
+{
+    return s->plan.load_ahead > 0 && sim_mix(s->seed ^ 0x6c6f6164, id) % 3 == 0;
+}
+
 static bool a_suspect_runs(const struct proc *p)
 {
     for (unsigned i = 0; i < p->concurrency; i++)
@@ -112,7 +119,13 @@ void flight_begin(struct sim *s, unsigned w)
                                 .outcome.start_ns = s->now });
     if (proc_meets_fate(s, w, FATE_AFTER_START))
         return;
-    const bool hangs = kind == TASK_HANGS || kind == TASK_HANGS_OBEDIENT || (kind == TASK_HANGS_ONCE && t->starts == 1);
+    if (p->cancel > p->started - 1 && p->loaded > 0) { /* it was asked to stop before it has begun */
+        p->flight[place].cancelled = true;
+        flight_finish(s, w, place, p->started - 1);
+        return;
+    }
+    const bool hangs = !acts_in_load(s, slot.task_id) && (kind == TASK_HANGS || kind == TASK_HANGS_OBEDIENT ||
+                                                          (kind == TASK_HANGS_ONCE && t->starts == 1));
     p->flight[place].obeys = kind != TASK_HANGS && kind != TASK_POISON;
     if (kind == TASK_POISON) {
         p->poisoned = true;
@@ -120,6 +133,59 @@ void flight_begin(struct sim *s, unsigned w)
     } else if (!hangs) {
         sim_at_place(s, proc_soon(s, s->plan.task_ns), w, place, p->started - 1);
     }
+}
+
+/* --- loading --- */
+
+bool flight_may_load(struct sim *s, struct proc *p)
+{
+    if (p->claimed >= p->limit || p->n_flight + (p->claimed - p->started) >= p->concurrency + s->plan.load_ahead)
+        return false;
+    const bool first = p->n_flight == 0 && p->claimed == p->started;
+    const bool beside = p->claimed > p->started && proc_slot(s, p, p->claimed - 1)->solo;
+    return first || (!proc_slot(s, p, p->claimed)->solo && !beside && !a_suspect_runs(p));
+}
+
+void flight_load(struct sim *s, unsigned w)
+{
+    struct proc *p = &s->procs[w];
+    const uint64_t id = proc_slot(s, p, p->started)->task_id;
+    const enum sim_task_kind kind = sim_task_kind(s, id);
+    const bool poison = acts_in_load(s, id) && kind == TASK_POISON;
+    if (!flight_has_room(p))
+        return;
+    if (s->plan.load_ahead == 0 || p->loaded > p->started) { /* it is loaded */
+        flight_begin(s, w);
+        proc_wake(s, w);
+        return;
+    }
+    p->loaded = p->started + 1;
+    p->load_hangs =
+        poison || (acts_in_load(s, id) && kind >= TASK_HANGS && (kind != TASK_HANGS_ONCE || !s->tasks[id].starts));
+    sim_trace(s, "process %u loads %llu (task %llu)%s", w, (unsigned long long)p->started, (unsigned long long)id,
+              p->load_hangs ? " and hangs" : "");
+    if (poison) {
+        p->poisoned = true;
+        sim_at(s, proc_soon(s, s->plan.task_ns), EVENT_DIE, w);
+    } else if (p->load_hangs) {
+        flight_stop_load(s, w);
+    } else {
+        p->step_due = true;
+        sim_at(s, proc_soon(s, s->plan.task_ns / 4), EVENT_STEP, w);
+    }
+}
+
+void flight_stop_load(struct sim *s, unsigned w)
+{
+    struct proc *p = &s->procs[w];
+    if (p->state != PROC_LIVE || p->frozen || !p->load_hangs || p->cancel <= p->started)
+        return;
+    const enum sim_task_kind kind = sim_task_kind(s, proc_slot(s, p, p->started)->task_id);
+    if (kind == TASK_HANGS || kind == TASK_POISON)
+        return;
+    p->load_hangs = false;
+    p->step_due = true;
+    sim_at(s, proc_soon(s, s->plan.config.cancel_grace_ns / 2), EVENT_STEP, w);
 }
 
 void flight_cancel(struct sim *s, unsigned w, unsigned place, uint64_t position)

@@ -90,8 +90,10 @@ static void say_nonsense(struct sim *s, unsigned w)
 
 /* --- what a process does --- */
 
-static bool may_load(const struct sim *s, const struct proc *p)
+static bool may_load(struct sim *s, struct proc *p)
 {
+    if (p->concurrency > 1)
+        return flight_may_load(s, p);
     return p->claimed < p->limit && p->claimed - p->done < s->plan.load_ahead + s->plan.config.batch_size;
 }
 
@@ -100,13 +102,14 @@ void proc_wake(struct sim *s, unsigned w)
     struct proc *p = &s->procs[w];
     if (p->state != PROC_LIVE || p->frozen)
         return;
-    const bool loads = s->plan.load_ahead > 0 && p->concurrency == 1;
+    const bool loads = s->plan.load_ahead > 0;
     if (loads && !p->load_due && may_load(s, p)) {
         p->load_due = true;
         sim_at(s, proc_soon(s, s->plan.task_ns / 8), EVENT_LOAD, w);
     }
     /* A batch may have been claimed by a size that was read before it was taken back and replaced by smaller ones. */
-    const bool work = p->started < p->claimed || (!loads && p->claimed < p->limit && flight_has_room(p));
+    const bool work =
+        flight_has_room(p) && !p->load_hangs && (p->started < p->claimed || (!loads && p->claimed < p->limit));
     if (p->phase == PHASE_IDLE && !p->step_due && (work || (p->stop && p->claimed >= p->limit))) {
         p->step_due = true;
         sim_at(s, s->plan.claim_races ? proc_soon(s, s->plan.message_ns) : s->now, EVENT_STEP, w);
@@ -344,10 +347,11 @@ void proc_step(struct sim *s, unsigned w)
         return;
     switch (p->phase) {
     case PHASE_IDLE:
-        if (p->started < p->claimed)
+        if (p->started < p->claimed && p->concurrency > 1)
+            flight_load(s, w);
+        else if (p->started < p->claimed)
             start(s, w);
-        else if (s->plan.load_ahead == 0 || p->concurrency > 1 ||
-                 p->claimed >= p->limit) /* otherwise the loader claims */
+        else if (s->plan.load_ahead == 0 || p->claimed >= p->limit) /* otherwise the loader claims */
             look(s, w);
         break;
     case PHASE_LOOKED:
@@ -382,7 +386,8 @@ void proc_load(struct sim *s, unsigned w)
         return;
     p->claimed += gd__min64(proc_slot(s, p, p->claimed)->batch, p->limit - p->claimed);
     p->loading = p->claimed;
-    proc_wake(s, w);
+    if (p->concurrency == 1 || !proc_meets_fate(s, w, FATE_AFTER_CLAIM))
+        proc_wake(s, w);
 }
 
 void proc_gone(struct sim *s, unsigned w)
@@ -492,7 +497,10 @@ static void fx_cancel(void *ctx, unsigned w, uint64_t below)
     sim_trace(s, "cancel %u below %llu", w, (unsigned long long)below);
     check_cancel(s, w, below);
     p->cancel = gd__max64(p->cancel, below);
-    obey_cancel(s, w);
+    if (p->concurrency > 1)
+        flight_stop_load(s, w);
+    else
+        obey_cancel(s, w);
 }
 
 /* Most processes that can end a task do so in time. */

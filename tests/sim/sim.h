@@ -118,6 +118,8 @@ struct proc {
     struct ring_slot *ring;
     unsigned concurrency, n_flight;
     struct sim_flight *flight; /* by place; only with a concurrency of more than 1 */
+    uint64_t loaded;           /* with tasks in flight: positions below this are loaded, or their load has begun */
+    bool load_hangs;           /* the load of position loaded - 1 does not end */
     struct message *outbox;    /* a queue that grows */
     unsigned out_head, out_count, out_room;
     uint64_t last_arrival;
@@ -263,6 +265,9 @@ bool flight_has_room(const struct proc *p);
 void flight_begin(struct sim *s, unsigned w);
 void flight_finish(struct sim *s, unsigned w, unsigned place, uint64_t position);
 void flight_cancel(struct sim *s, unsigned w, unsigned place, uint64_t position);
+bool flight_may_load(struct sim *s, struct proc *p); /* another task may be claimed and loaded */
+void flight_load(struct sim *s, unsigned w);         /* the next claimed task; begins it, if it is loaded */
+void flight_stop_load(struct sim *s, unsigned w);    /* the first task that has not begun was asked to stop */
 
 /* check_flight.c */
 void check_flight_result(struct sim *s, unsigned w, const struct gd__task *t, const struct message *m);
@@ -298,6 +303,7 @@ void check_begin(struct sim *s, unsigned w, uint64_t id); /* the process of w is
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);
 void check_cancel(struct sim *s, unsigned w, uint64_t below);
 void check_end_tasks(struct sim *s, unsigned w);
+void check_timeout_kill(struct sim *s, unsigned w); /* the first task of its window did not stop */
 void check_kill(struct sim *s, unsigned w);
 void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d); /* finds the tasks to be charged */
 void check_before_pump(struct sim *s);

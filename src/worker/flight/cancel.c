@@ -6,11 +6,18 @@
  */
 #include "worker/flight/flight.h"
 
+static bool may_have_place(const struct gd__flight_entry *e)
+{
+    return atomic_load_explicit(&e->state, memory_order_acquire) & (GD__FLIGHT_BEGINNING | GD__FLIGHT_HELD);
+}
+
 bool gd__flight_is_cancelled(const struct gd_worker *w, const struct gd__flight_entry *e)
 {
-    if (gd__flight_of(w)->serial)
-        return gd__host_cancel_below(w) > e->e.position;
-    return atomic_load_explicit(&w->port.cancel_at[e->place], memory_order_acquire) == e->e.position + 1;
+    /* A task that takes too long to load is cancelled before it has a place. */
+    if ((gd__flight_of(w)->serial || w->loader) && gd__host_cancel_below(w) > e->e.position)
+        return true;
+    return !gd__flight_of(w)->serial && may_have_place(e) &&
+           atomic_load_explicit(&w->port.cancel_at[e->place], memory_order_acquire) == e->e.position + 1;
 }
 
 bool gd_result_cancel_requested(const struct gd_result *r)
@@ -55,9 +62,11 @@ static bool is_due_after_begin(struct gd__flight_entry *e)
     return false;
 }
 
-static bool has_request(const struct gd_worker *w, const struct gd__flight *f, unsigned place)
+static bool has_request(const struct gd_worker *w, const struct gd__flight *f, const struct gd__flight_entry *e)
 {
-    return f->serial ? gd__host_cancel_below(w) > 0 : atomic_load(&w->port.cancel_at[place]) != 0;
+    if ((f->serial || w->loader) && gd__host_cancel_below(w) > 0)
+        return true;
+    return !f->serial && atomic_load(&w->port.cancel_at[e->place]) != 0;
 }
 
 void gd__flight_cancel_all(struct gd_worker *w)
@@ -74,7 +83,9 @@ void gd__flight_cancel_all(struct gd_worker *w)
 void gd__flight_cancel_scan(struct gd_worker *w)
 {
     struct gd__flight *f = gd__flight_of(w);
-    for (unsigned place = 0; place < f->concurrency; place++)
-        if (has_request(w, f, place) && !is_due_after_begin(&f->entries[place]))
-            gd__flight_cancel_one(w, &f->entries[place]);
+    for (unsigned i = 0; i < f->n_entries; i++) {
+        struct gd__flight_entry *e = &f->entries[i];
+        if (may_have_place(e) && has_request(w, f, e) && !is_due_after_begin(e))
+            gd__flight_cancel_one(w, e);
+    }
 }

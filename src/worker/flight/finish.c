@@ -65,6 +65,10 @@ static bool is_in_flight(unsigned state)
 
 _Noreturn static void not_in_flight(const struct gd__flight_entry *e, unsigned state)
 {
+    if (gd__thread_is_io())
+        gd__flight_misuse("gd_result_finish: load() of task %llu called this function, but begin() has not been called "
+                          "for the task",
+                          (unsigned long long)e->e.task.id);
     if (state & GD__FLIGHT_FINISHED)
         gd__flight_misuse("gd_result_finish: task %llu was finished twice", (unsigned long long)e->e.task.id);
     gd__flight_misuse("gd_result_finish: this result is not of a task in flight. Its last task, %llu, was finished "
@@ -160,7 +164,7 @@ int gd_result_partial(struct gd_result *r, const void *data, size_t size)
         return gd__error(GD_E_INVALID, "gd_result_partial: the %s is NULL", r ? "data" : "result");
     struct gd_worker *w = r->worker;
     struct gd__flight_entry *e = gd__flight_entry_of(r);
-    if (e)
+    if (e && !gd__thread_is_io())
         return part_in_flight(w, e, data, size);
     const struct gd__entry *current = gd__entry_of(r);
     const bool batched = w->ops.process_batch && (w->batch_size > 1 || !w->ops.process);

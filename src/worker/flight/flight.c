@@ -1,6 +1,6 @@
 /* The loop of a worker with tasks in flight. Only the main thread runs it.
  *
- * It begins tasks while there are free places and tasks. It also commits what other threads have posted: results of
+ * It begins tasks while there are free places and claimed tasks (claim.c). It also commits what other threads have posted: results of
  * finished tasks, and partial results. If there is nothing to do, it sleeps until the dispatcher rings (a socket) or
  * another thread posts something (an eventfd).
  *
@@ -27,14 +27,6 @@ enum {
 
 /* ---- opening ---- */
 
-static void init_entry(struct gd_worker *w, struct gd__flight_entry *e, unsigned place)
-{
-    gd__result_init(&e->e.result, w);
-    gd__result_init(&e->part, w);
-    e->place = (uint16_t)place;
-    e->finished.entry = e->partial.entry = e;
-}
-
 int gd__flight_open(struct gd_worker *w, unsigned concurrency)
 {
     struct gd__flight *f = gd__calloc(1, sizeof *f);
@@ -45,24 +37,17 @@ int gd__flight_open(struct gd_worker *w, unsigned concurrency)
     f->concurrency = concurrency;
     f->serial = concurrency == 1;
     f->main_thread = pthread_self();
-    f->entries = gd__calloc(concurrency, sizeof f->entries[0]);
-    f->ids = f->pipe ? gd__ids_open(concurrency) : NULL;
-    f->free = gd__calloc(concurrency, sizeof f->free[0]);
+    const bool made = gd__flight_make_entries(w, f) == 0;
+    f->ids = f->pipe ? gd__ids_open(f->n_entries) : NULL;
     f->wake_fd = GD__FAULT("eventfd") ? -1 : gd__fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!f->entries || !f->free || f->wake_fd < 0 || (f->pipe && !f->ids)) {
+    if (!made || f->wake_fd < 0 || (f->pipe && !f->ids)) {
         const int code = gd__error_errno("no memory or descriptor for %u tasks in flight", concurrency);
         gd__fd_close(&f->wake_fd);
         gd__free(f->ids);
-        gd__free(f->free);
-        gd__free(f->entries);
+        gd__flight_free_entries(f);
         gd__free(f);
         return code;
     }
-    for (unsigned i = 0; i < concurrency; i++) {
-        init_entry(w, &f->entries[i], i);
-        f->free[i] = (uint16_t)i;
-    }
-    f->put = concurrency;
     pthread_cond_init(&f->changed, NULL);
     gd__flight_room_init(f);
     gd__port_use_socket(&w->port);
@@ -77,13 +62,13 @@ static void put_result(struct gd_worker *w, struct gd__flight_entry *e)
 {
     struct gd__flight *f = gd__flight_of(w);
     GD__KILL_POINT("processed");
+    gd__entry_unload(w, &e->e);
     /* The two times come from two clocks that may differ a little. */
     e->e.end_ns = e->finished_ns > e->e.start_ns ? e->finished_ns : e->e.start_ns;
     gd__record_put_at(w, e->e.result.kind, &e->e, &e->e.result, e->place);
     f->lost |= e->e.result.kind == GD__R_DEVICE_LOST;
     atomic_store_explicit(&e->state, 0, memory_order_release);
-    f->free[f->put++ % f->concurrency] = e->place;
-    f->in_flight--;
+    gd__flight_leave(f, e);
 }
 
 static void leave_if_lost(struct gd_worker *w, const struct gd__flight *f)
@@ -142,40 +127,6 @@ bool gd__flight_commit(struct gd_worker *w)
 
 /* ---- beginning ---- */
 
-/* Claims the next task, if there is one. */
-static bool claim(struct gd_worker *w, struct gd__flight *f)
-{
-    if (f->claimed)
-        return true;
-    if (!gd__port_poll(&w->port) || !gd__port_claim(&w->port, 1))
-        return false;
-    GD__KILL_POINT("claimed");
-    return f->claimed = true;
-}
-
-/* Whether the claimed task may begin while others are in flight. */
-static bool may_begin(const struct gd_worker *w, const struct gd__flight *f)
-{
-    return f->in_flight == 0 || (f->in_flight < f->concurrency && !f->solo && !gd__is_solo(w, w->port.next - 1));
-}
-
-/* Copies the claimed task from the ring to a free entry. */
-static struct gd__flight_entry *take_entry(struct gd_worker *w, struct gd__flight *f)
-{
-    const uint64_t position = w->port.next - 1;
-    struct gd__flight_entry *e = &f->entries[f->free[f->taken++ % f->concurrency]];
-    gd__entry_open(w, &e->e, position);
-    if (e->e.task.size <= GD__INLINE_MAX) {
-        memcpy(e->payload, e->e.task.data, sizeof e->payload);
-        e->e.task.data = e->payload;
-    }
-    e->cancel_called = false;
-    f->solo = gd__is_solo(w, position);
-    f->claimed = false;
-    f->in_flight++;
-    return e;
-}
-
 static void report_start(struct gd_worker *w, const struct gd__flight *f, struct gd__flight_entry *e)
 {
     e->e.start_ns = gd__ticks_now(&w->clock);
@@ -188,7 +139,7 @@ static void report_start(struct gd_worker *w, const struct gd__flight *f, struct
         gd__host_flush(w);
 }
 
-/* The task has failed in begin(), or was cancelled before it. */
+/* The task has failed in load() or begin(), or was cancelled before it has begun. */
 static void fail_begin(struct gd_worker *w, struct gd__flight_entry *e, int code)
 {
     (void)w;
@@ -206,7 +157,9 @@ static void fail_begin(struct gd_worker *w, struct gd__flight_entry *e, int code
 static void call_begin(struct gd_worker *w, struct gd__flight *f, struct gd__flight_entry *e)
 {
     int code;
-    if (__builtin_expect(gd__flight_is_cancelled(w, e), 0))
+    if (__builtin_expect(e->e.state == GD__ENTRY_DONE, 0))
+        code = GD_E_FAILED; /* the result has the error message of load() */
+    else if (__builtin_expect(gd__flight_is_cancelled(w, e), 0))
         code = gd_result_cancelled(&e->e.result);
     else if (f->pipe)
         code = gd__lines_begin(w, f, e);
@@ -228,9 +181,11 @@ static void call_begin(struct gd_worker *w, struct gd__flight *f, struct gd__fli
 
 static bool begin_one(struct gd_worker *w, struct gd__flight *f)
 {
-    if (f->in_flight == f->concurrency || (f->pipe && !f->pipe->has_room(w)) || !claim(w, f) || !may_begin(w, f))
+    gd__flight_claim(w, f);
+    struct gd__flight_entry *e = gd__flight_next(w, f);
+    if (!e)
         return false;
-    struct gd__flight_entry *e = take_entry(w, f);
+    gd__flight_enter(f, e);
     report_start(w, f, e);
     call_begin(w, f, e);
     return true;
@@ -244,11 +199,10 @@ static bool room_was_released(const struct gd_worker *w, struct gd__flight *f)
                                                  atomic_load_explicit(&f->released, memory_order_relaxed);
 }
 
-static bool can_begin(struct gd_worker *w, const struct gd__flight *f)
+/* Whether no task is claimed or in flight. */
+static bool is_empty(const struct gd_worker *w, const struct gd__flight *f)
 {
-    if (f->in_flight == f->concurrency || (f->pipe && !f->pipe->has_room(w)))
-        return false;
-    return f->claimed ? may_begin(w, f) : gd__port_poll(&w->port);
+    return f->in_flight == 0 && f->begun == w->port.next;
 }
 
 /* Which events end a wait: released room and posts, or every event. */
@@ -260,8 +214,8 @@ static bool has_work(struct gd_worker *w, struct gd__flight *f, enum wait_for wh
         return true;
     if (what == WAIT_ROOM)
         return false;
-    return atomic_load_explicit(&f->cancel_due, memory_order_relaxed) || can_begin(w, f) ||
-           (f->in_flight == 0 && gd__port_stopped(&w->port));
+    return atomic_load_explicit(&f->cancel_due, memory_order_relaxed) || gd__flight_next(w, f) ||
+           (gd__flight_may_claim(w, f) && gd__port_poll(&w->port)) || (is_empty(w, f) && gd__port_stopped(&w->port));
 }
 
 static bool spin(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
@@ -339,7 +293,7 @@ void gd__flight_await_room(struct gd_worker *w)
 
 static bool is_over(struct gd_worker *w, const struct gd__flight *f)
 {
-    return f->in_flight == 0 && !f->claimed && gd__port_stopped(&w->port) && !gd__port_poll(&w->port);
+    return is_empty(w, f) && gd__port_stopped(&w->port) && !gd__port_poll(&w->port);
 }
 
 void gd__flight_loop(struct gd_worker *w)

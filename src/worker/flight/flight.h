@@ -1,15 +1,18 @@
 /* Tasks in flight: a worker whose tasks begin in the order of positions and are finished later, in any order.
  *
  *   flight.c   the loop of the main thread: begin, commit, sleep
+ *   claim.c    claiming tasks, and loading them before they begin
  *   finish.c   gd_result_finish() and gd_result_partial(), which any thread may call
  *   cancel.c   cancelling one of the tasks in flight
  *   room.c     room for result bytes, for which any thread may wait
  *   lines.c    tasks in flight in another program, which exchanges lines with this process
  *
- * Each task in flight has an entry. The number of the entry is the task's place. A task's slot in the ring is free as
- * soon as the task has begun, so the entry has a copy of it, including a payload that was in the slot.
+ * Each claimed task has an entry until its result is committed, and each task in flight also has a place. A task's slot
+ * in the ring is free as soon as the task has begun, so the entry has a copy of it, including a payload that was in the
+ * slot. Without load(), there are as many entries as places. With load(), there are more: tasks are claimed and loaded
+ * while all places are taken.
  *
- * The state of an entry is a set of bits (0: free):
+ * The state of an entry is a set of bits (0: free, or claimed and not begun):
  *
  *   BEGINNING             begin() is running
  *   HELD                  begin() has returned: the user's code holds the task
@@ -54,9 +57,11 @@ struct gd__post {
 struct gd__flight_entry {
     struct gd__entry e; /* first, so that a pointer to e is also a pointer to this struct */
     _Atomic unsigned state;
-    uint16_t place;
-    uint64_t finished_ns; /* not e.end_ns, which the main thread reads when it commits a partial result */
-    bool cancel_called;   /* used only by the thread that set CANCELLING, or cleared all bits */
+    _Atomic uint16_t place; /* while in flight */
+    _Atomic bool may_begin; /* its load() has ended, or there is none */
+    bool solo;              /* suspected of crashing: nothing else may be in progress */
+    uint64_t finished_ns;   /* not e.end_ns, which the main thread reads when it commits a partial result */
+    bool cancel_called;     /* used only by the thread that set CANCELLING, or cleared all bits */
     alignas(16) unsigned char payload[GD__INLINE_MAX];
     struct gd__post finished, partial;
     struct gd_result part; /* the bytes of the partial result that is posted */
@@ -84,19 +89,30 @@ struct gd__flight_pipe {
     void (*late)(struct gd_worker *w);
 };
 
+/* Numbers that are free. The one that was used longest ago is taken first, so that a late use of an old result is
+ * noticed. */
+struct gd__free_list {
+    uint16_t *numbers;
+    unsigned size;
+    uint64_t taken, put; /* counts: numbers[taken % size] is next */
+};
+
 struct gd__flight {
-    struct gd__flight_entry *entries; /* [concurrency] */
+    struct gd__flight_entry *entries;
+    unsigned n_entries;
     unsigned concurrency;
     bool serial; /* concurrency is 1 */
 
     /* Used only by the main thread. */
     pthread_t main_thread;
     unsigned in_flight;
-    bool claimed;        /* position port.next - 1 is claimed and not begun */
-    bool lost;           /* a task reported that the device is lost */
-    bool solo;           /* the only task in flight is suspected of crashing */
-    uint16_t *free;      /* free places, the longest unused first, so that a late use of an old result is noticed */
-    uint64_t taken, put; /* counts: free[taken % concurrency] is next */
+    bool lost;                         /* a task reported that the device is lost */
+    bool solo;                         /* a task is claimed or in flight that is suspected of crashing */
+    uint64_t begun;                    /* positions below this have begun; those up to port.next are claimed */
+    uint64_t handed;                   /* with load(): positions below this were passed to the loader */
+    struct gd__flight_entry **claimed; /* by position & claimed_mask */
+    uint64_t claimed_mask;
+    struct gd__free_list free_entries, free_places;
 
     /* Only with a pipe. */
     const struct gd__flight_pipe *pipe; /* NULL: begin() is called */
@@ -131,15 +147,31 @@ void gd__flight_put_answer(struct gd_worker *w, struct gd__flight_entry *e);
 /* Waits until something was posted or there may be room for result bytes. Main thread only. */
 void gd__flight_await_room(struct gd_worker *w);
 
-/* The entry in flight to which the result belongs; NULL: none, in this or another mode. */
+/* claim.c */
+int gd__flight_make_entries(struct gd_worker *w, struct gd__flight *f); /* concurrency is set */
+void gd__flight_free_entries(struct gd__flight *f);
+/* Whether a task may be claimed now, if there is one. */
+bool gd__flight_may_claim(struct gd_worker *w, const struct gd__flight *f);
+void gd__flight_claim(struct gd_worker *w, struct gd__flight *f); /* as many tasks as possible; does not wait */
+/* The claimed task that begins next; NULL: there is none, or it may not begin yet. */
+struct gd__flight_entry *gd__flight_next(struct gd_worker *w, const struct gd__flight *f);
+void gd__flight_enter(struct gd__flight *f, struct gd__flight_entry *e); /* gives it a place */
+void gd__flight_leave(struct gd__flight *f, struct gd__flight_entry *e); /* frees its place and the entry */
+
+/* The entry to which the result belongs; NULL: none, in this or another mode. */
 static inline struct gd__flight_entry *gd__flight_entry_of(const struct gd_result *r)
 {
     const struct gd__flight *f = gd__flight_of(r->worker);
     const uintptr_t first = f ? (uintptr_t)f->entries + offsetof(struct gd__flight_entry, e.result) : 0;
     if (!f || (uintptr_t)r < first || ((uintptr_t)r - first) % sizeof(struct gd__flight_entry) != 0)
         return NULL;
-    const size_t place = ((uintptr_t)r - first) / sizeof(struct gd__flight_entry);
-    return place < f->concurrency ? &f->entries[place] : NULL;
+    const size_t number = ((uintptr_t)r - first) / sizeof(struct gd__flight_entry);
+    return number < f->n_entries ? &f->entries[number] : NULL;
+}
+
+static inline uint16_t gd__flight_number(const struct gd__flight *f, const struct gd__flight_entry *e)
+{
+    return (uint16_t)(e - f->entries);
 }
 
 static inline bool gd__flight_on_main(const struct gd__flight *f)
@@ -171,7 +203,7 @@ int gd__lines_watch(struct gd_worker *w, struct gd__flight *f, struct pollfd fds
 /* After the wait. timed_out: poll() found nothing in wait_ms, which gd__lines_watch() had returned. */
 void gd__lines_take(struct gd_worker *w, struct gd__flight *f, const struct pollfd fds[GD__FLIGHT_WATCHED],
                     bool timed_out);
-struct gd__ids *gd__ids_open(unsigned concurrency); /* NULL: no memory. Free it with gd__free() */
+struct gd__ids *gd__ids_open(unsigned n_entries); /* NULL: no memory. Free it with gd__free() */
 /* The task with this id that was put and not answered, or NULL. */
 struct gd__flight_entry *gd__lines_find(const struct gd_worker *w, uint64_t id);
 void gd__lines_answered(struct gd_worker *w, struct gd__flight_entry *e); /* its result is set: finishes the task */

@@ -14,23 +14,23 @@ enum { LOOK_EVERY = 32 /* tasks */ };
 
 /* ---- tasks by their ids ---- */
 
-/* A hash table with a list in each bucket. Numbers are places + 1; 0: the end of a list. */
+/* A hash table with a list in each bucket. Numbers are those of entries + 1; 0: the end of a list. */
 struct gd__ids {
     unsigned mask;   /* buckets - 1 */
     uint16_t *first; /* for each bucket: the first number in its list */
-    uint16_t next[]; /* for each place: the next number in the same list; the buckets follow */
+    uint16_t next[]; /* for each entry: the next number in the same list; the buckets follow */
 };
 
-struct gd__ids *gd__ids_open(unsigned concurrency)
+struct gd__ids *gd__ids_open(unsigned n_entries)
 {
     unsigned buckets = 1;
-    while (buckets < 2 * concurrency)
+    while (buckets < 2 * n_entries)
         buckets *= 2;
-    struct gd__ids *t = gd__calloc(1, sizeof *t + (concurrency + buckets) * sizeof t->next[0]);
+    struct gd__ids *t = gd__calloc(1, sizeof *t + (n_entries + buckets) * sizeof t->next[0]);
     if (!t)
         return NULL;
     t->mask = buckets - 1;
-    t->first = &t->next[concurrency];
+    t->first = &t->next[n_entries];
     return t;
 }
 
@@ -42,17 +42,19 @@ static uint16_t *bucket_of(struct gd__ids *t, uint64_t id)
 
 static void remember(struct gd__flight *f, const struct gd__flight_entry *e)
 {
+    const uint16_t number = gd__flight_number(f, e);
     uint16_t *first = bucket_of(f->ids, e->e.task.id);
-    f->ids->next[e->place] = *first;
-    *first = (uint16_t)(e->place + 1);
+    f->ids->next[number] = *first;
+    *first = (uint16_t)(number + 1);
 }
 
 static void forget(struct gd__flight *f, const struct gd__flight_entry *e)
 {
+    const uint16_t number = gd__flight_number(f, e);
     uint16_t *at = bucket_of(f->ids, e->e.task.id);
-    while (*at != e->place + 1)
+    while (*at != number + 1)
         at = &f->ids->next[*at - 1];
-    *at = f->ids->next[e->place];
+    *at = f->ids->next[number];
 }
 
 struct gd__flight_entry *gd__lines_find(const struct gd_worker *w, uint64_t id)
@@ -92,7 +94,7 @@ static bool wants_flush(const struct gd__flight *f)
 /* Whether no task can follow before the program has answered one. */
 static bool is_at_limit(const struct gd__flight *f)
 {
-    return f->in_flight == f->concurrency || f->claimed;
+    return f->in_flight == f->concurrency || f->solo;
 }
 
 /* How long to wait for another task before a flush, in ms rounded up. */

@@ -4,6 +4,9 @@
  * While a thread waits, the main thread sleeps with wants_room, and signals `changed` when `released` has moved. If the
  * main thread itself needs room, inside begin(), it commits what other threads post while it waits.
  *
+ * A thread that runs load() does not wait. Its task may have to begin before a task that has room can begin, so it could
+ * wait for itself.
+ *
  * If all room belongs to results that are not finished, and every thread that allocated one of them waits for room,
  * they would wait for ever. Then the allocation fails. Threads have numbers, so that this case can be recognised.
  */
@@ -60,7 +63,7 @@ static bool will_free(const struct gd__flight *f, const struct gd__flight_entry 
     const unsigned state = atomic_load(&e->state);
     if (e->part.owner && (e->part_is_posted || !is_waiting(f, e->part.owner)))
         return true;
-    if (!e->e.result.owner)
+    if (!e->e.result.owner || state == 0) /* a task that was loaded may wait for a place for as long as others wait */
         return false;
     if (state & GD__FLIGHT_BEGINNING) /* the main thread commits it after begin() has returned */
         return !is_waiting(f, state & GD__FLIGHT_FINISHED ? f->main_number : e->e.result.owner);
@@ -71,7 +74,7 @@ static bool may_wait(const struct gd_worker *w, const struct gd__flight *f)
 {
     if (gd__bytes_are_out(w->port.bytes))
         return true;
-    for (unsigned i = 0; i < f->concurrency; i++)
+    for (unsigned i = 0; i < f->n_entries; i++)
         if (will_free(f, &f->entries[i]))
             return true;
     return false;
@@ -124,7 +127,7 @@ uint64_t gd__flight_take_room(struct gd_result *r, uint64_t size)
     do {
         free_released(w, f);
         offset = gd__bytes_alloc(w->port.bytes, size);
-    } while (!offset && size <= all && wait_once(w, f));
+    } while (!offset && size <= all && !gd__thread_is_io() && wait_once(w, f));
     if (offset)
         r->owner = this_thread();
     pthread_mutex_unlock(&w->bytes_lock);

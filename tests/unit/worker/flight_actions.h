@@ -283,6 +283,104 @@ static void cancel_task(struct gd_worker *w, const struct gd_task *t)
     CHECK_EQ(t->id, id); /* the task is valid until this returns */
 }
 
+/* ---- load ---- */
+
+/* What load() leaves for begin(). Task and payload must not move in between. */
+struct loaded {
+    const struct gd_task *task;
+    const void *data;
+};
+
+static _Atomic bool solo_in_progress;
+
+static void count_ahead(int more)
+{
+    const int ahead = shared->ahead += more;
+    int most = shared->most_ahead;
+    while (ahead > most && !atomic_compare_exchange_weak(&shared->most_ahead, &most, ahead))
+        ;
+}
+
+static int fail_load(int code)
+{
+    count_ahead(-1);
+    return code;
+}
+
+static int await_cancel(struct gd_worker *w, struct gd_result *r, bool by_result)
+{
+    reach();
+    while (!(by_result ? gd_result_cancel_requested(r) : gd_task_cancelled(w)))
+        sched_yield();
+    shared->loads_cancelled++;
+    return fail_load(gd_result_cancelled(r));
+}
+
+/* The second character of a payload that begins with '<' says what its load does. */
+static int load_task(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
+{
+    const char letter = t->size > 1 && *(const char *)t->data == '<' ? ((const char *)t->data)[1] : ' ';
+    shared->loads++;
+    count_ahead(1);
+    shared->solo_beside += solo_in_progress || (letter == 's' && shared->ahead > 1);
+    solo_in_progress |= letter == 's';
+    switch (letter) {
+    case 'X':
+        return fail_load(gd_result_error_final(r, "can't read it"));
+    case 'Y':
+        return fail_load(4);
+    case 'c':
+    case 'r':
+        return await_cancel(w, r, letter == 'r');
+    case 'w': /* until the test lets it end */
+        reach();
+        while (sem_wait(&shared->load_go) < 0)
+            ;
+        break;
+    case 'A': /* leaves room for only one such result */
+        if (!gd_result_alloc(r, 600000))
+            return fail_load(gd_result_out_of_memory(r, "no room in load"));
+        break;
+    case 'P':
+        CHECK_EQ(gd_result_partial(r, "x", 1), GD_E_INVALID);
+        break;
+    case 'F':
+        gd_result_finish(r);
+        break;
+    default:
+        break;
+    }
+    struct loaded *l = malloc(sizeof *l);
+    CHECK(l != NULL);
+    *l = (struct loaded){ t, t->data };
+    t->loaded = l;
+    reach();
+    return 0;
+}
+
+static void unload_task(struct gd_worker *w, struct gd_task *t)
+{
+    const struct loaded *l = t->loaded;
+    (void)w;
+    CHECK(l->task == t);
+    if (memcmp(t->data, "<s", 2) == 0)
+        solo_in_progress = false;
+    shared->unloads++;
+    count_ahead(-1);
+    free(t->loaded);
+    t->loaded = NULL;
+}
+
+static int begin_loaded(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    const struct loaded *l = t->loaded;
+    CHECK(l != NULL && l->task == t && l->data == t->data);
+    if (memcmp(t->data, "<A", 2) != 0)
+        return begin_task(w, t, r);
+    shared->processed++;
+    return gd_result_finish(r); /* with the result of load() */
+}
+
 /* setup_args: the number to announce, if any. */
 static int setup_flight(struct gd_worker *w, const struct gd_setup *s)
 {
@@ -310,7 +408,13 @@ TEST_UNUSED static void be_flight_worker(int argc, char **argv)
                                       no_cancel = { .size = sizeof no_cancel,
                                                     .setup = setup_flight,
                                                     .begin = begin_task },
-                                      with_load = { .size = sizeof with_load, .begin = begin_task, .load = load };
+                                      with_load = { .size = sizeof with_load,
+                                                    .setup = setup_flight,
+                                                    .begin = begin_loaded,
+                                                    .cancel = cancel_task,
+                                                    .load = load_task,
+                                                    .unload = unload_task,
+                                                    .cleanup = cleanup };
     const char *name = getenv(MODE_ENV), *fd = getenv(SHARED_ENV);
     if (!name || !fd)
         exit(99);

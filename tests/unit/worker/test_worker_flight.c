@@ -50,15 +50,6 @@ TEST(begin_with_batches_is_refused)
     CHECK_EQ(shared->setups, 0);
 }
 
-TEST(begin_with_load_is_refused)
-{
-    prepare();
-    start("load");
-    CHECK_EQ(next(), GD__R_SETUP_FAILED);
-    CHECK_CONTAINS(f->bytes, "both begin and load");
-    CHECK_EQ(next(), 0);
-}
-
 /* ---- order ---- */
 
 TEST(tasks_begin_in_order_and_finish_in_any_order)

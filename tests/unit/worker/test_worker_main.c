@@ -49,9 +49,6 @@ TEST(bad_tables_are_refused)
     ops = (struct gd_worker_ops){ .size = sizeof ops, .setup = setup };
     CHECK_EQ(gd_worker_main(&argc_here, argv_here, &ops), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "process");
-    ops = (struct gd_worker_ops){ .size = sizeof ops, .begin = process, .load = load };
-    CHECK_EQ(gd_worker_main(&argc_here, argv_here, &ops), GD_E_INVALID);
-    CHECK_CONTAINS(gd_error_text(), "both begin and load");
     ops = (struct gd_worker_ops){ .size = sizeof ops, .process = process, .cancel = cancel_one };
     CHECK_EQ(gd_worker_main(&argc_here, argv_here, &ops), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "cancel but not begin");
