@@ -1,4 +1,4 @@
-"""What happens to tasks and workers, as message classes.
+"""Message classes for the events of tasks and workers.
 
 The dispatcher itself calls functions (on_success and so on) with the same fields as arguments. These classes are for
 code that stores these events or passes them on.

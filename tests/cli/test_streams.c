@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The output of results: standard output, --tag. Compared with GNU parallel if it is installed.
- */
+ * Writing the results of tasks to standard output, with and without --tag. Compared with GNU parallel if it is
+ * installed. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <termios.h>

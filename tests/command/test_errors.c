@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Errors are reported in one line that a person can act on, before anything is run.
- */
+ * Errors are reported before anything is run, in one line that says what to do. */
 #include "common.h"
 
 TEST(no_command_at_all)

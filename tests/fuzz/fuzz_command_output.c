@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gd_command_read() with arbitrary bytes: its pointers stay inside these bytes.
- */
+ * Calls gd_command_read() with arbitrary bytes. The pointers that it returns must stay inside these bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes from a client of the control socket, in pieces of any size. Each line is a request or gets an error. What
- * was read as a request is a valid one. Every answer is one line of JSON, and fits its buffer.
- */
+ * A client of the control socket sends arbitrary bytes, in pieces of any size. Each line is a request or gets an error.
+ * What was read as a request is a valid one. Every answer is one line of JSON, and fits its buffer. */
 #include <gpu_dispatch/error.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text that users and schedulers write: device specs, variables such as CUDA_VISIBLE_DEVICES, lists of CPUs,
- * GPU_DISPATCH_SIM. The first byte of an input chooses one of these. The rest is the text.
- */
+ * Parses text that users and schedulers write: device specs, variables such as CUDA_VISIBLE_DEVICES, lists of CPUs,
+ * GPU_DISPATCH_SIM. The first byte of an input chooses one of these. The rest is the text. */
 #include <gpu_dispatch/devices.h>
 #include <stdint.h>
 #include <stdio.h>

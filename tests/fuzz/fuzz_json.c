@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a JSON text, as a line of a program, and as an input. Nothing is read past the end. A value that is
- * found is inside the text and is valid by itself. A string that was written as JSON is read back with the same bytes.
- */
+ * Reads arbitrary bytes as a JSON text, as a line of a program, and as an input. Nothing is read past the end. A value
+ * that is found is inside the text and is valid by itself. A string that was written as JSON is read back with the same
+ * bytes. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

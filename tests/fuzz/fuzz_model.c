@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the file of a model. Nothing is read past the end, checking it does not take long, and an accepted model
- * has possible figures.
- */
+ * Checks arbitrary bytes as the file of a model. Nothing is read past the end, checking it does not take long, and an
+ * accepted model has possible figures. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Templates of arbitrary words, with arbitrary arguments. An input is a byte of flags, then words that each end with a
- * NUL, up to an empty word. The rest is the payload. Checks:
+ * Fills templates of arbitrary words with arbitrary arguments. An input is a byte of flags, then words that each end
+ * with a NUL, up to an empty word. The rest is the payload. Checks:
  *
  *   - opening, filling and checking a template never crashes
  *   - the words that are made without a shell are the same as those that a shell makes of the line. The line of a plain

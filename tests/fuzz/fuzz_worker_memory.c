@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The dispatcher reads the memory of workers that contains arbitrary bytes.
+ * The dispatcher reads the memory of workers, which contains arbitrary bytes.
  *
  * The real reading code (records.c, channel.h) and the real scheduler run with two workers. Their result regions are
  * plain memory of exactly the right size, so that a sanitizer detects a read outside. The input is a script. It writes

@@ -1,4 +1,4 @@
-/* The files of a journal: its own files, by whatever name it is opened, and the files that it follows. */
+/* The files of a journal: its own files, under every name by which it is opened, and the files that it follows. */
 #include <dirent.h>
 #include <fcntl.h>
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reports of made-up journals: what is counted, what is left out, how much memory it takes, and that no text of a
- * record escapes from the data part of the page.
- */
+ * Reports of made-up journals: what is counted, what is left out, and how much memory it takes. No text of a record may
+ * escape from the data part of the page. */
 #include "support/directory.h"
 
 #include <math.h>

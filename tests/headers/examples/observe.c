@@ -1,4 +1,5 @@
-/* The source waits until the example has read the run once and calls sleep(). So the run cannot end before that. */
+/* The program around the example in <gpu_dispatch/observe.h>: see examples.sh. */
+/* The source waits until the example has read the run once and calls sleep(). So the run cannot end earlier. */
 #include "common.h"
 
 #include <semaphore.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The environment of a worker: the variables that show it its devices, and its CPUs. The test makes devices of every
- * vendor.
- */
+ * The environment of a worker: the variables that make its devices visible, and its CPUs. The test makes devices of
+ * every vendor. */
 #include "gpu/numa.h"
 #include "support/devices.h"
 

@@ -1,4 +1,4 @@
-/* Child processes: what they inherit, how they end, and that nothing is left after them. The children execute this
+/* Child processes: what they inherit, and how they end. Nothing may be left after them. The children execute this
  * program with "--child WHAT". */
 #include "proc/child.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sealed shared memory: which side can write to it, that its size is fixed, the effect of limits, and which descriptors
- * are refused.
- */
+ * Sealed shared memory: which side can write to it, its fixed size, the effect of limits, and which descriptors are
+ * refused. */
 #include "support/test.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The results of tasks in flight: partial results, room for large ones, wrong use, and what a worker that dies leaves.
- */
+ * The results of tasks in flight: partial results, room for large ones, wrong use, and what remains after a worker has
+ * died. */
 #include "unit/worker/flight_fixture.h"
 
 /* ---- partial results ---- */
