@@ -70,7 +70,7 @@ fetch() {
             "pywhispercpp==$release" >&2 || die "could not fetch pywhispercpp $release with pip: is there a network?"
         mv "$work"/sdist/*.tar.gz "$work/sdist.tar.gz"
     fi
-    echo "$sum  $work/sdist.tar.gz" | sha256sum -c --quiet >&2 || die "the archive has another checksum than expected"
+    echo "$sum  $work/sdist.tar.gz" | sha256sum -c --quiet >&2 || die "the checksum of the archive is not the expected one"
 }
 
 unpack() {

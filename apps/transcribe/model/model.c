@@ -38,8 +38,7 @@ struct reader {
 
 static int cut_off(const struct reader *r)
 {
-    return gd__fail("%s: is truncated: its data goes on beyond its last byte, %" PRIu64
-                    ": delete it and download it again",
+    return gd__fail("%s: is truncated: its data needs more than its %" PRIu64 " bytes: delete it and download it again",
                     r->path, r->size);
 }
 
