@@ -110,8 +110,7 @@ static int choose_home(struct gd__sched *s, const struct gd__task *t)
     } else if (c->placement == GD_PLACE_CUSTOM) {
         home = c->place(c->place_user, t->id, t->weight, n_workers);
     }
-    const bool usable = home >= 0 && home < (int)n_workers && !is_out(&s->workers[home]);
-    return usable ? home : -1;
+    return home < (int)n_workers ? home : -1;
 }
 
 static void by_size_push(struct gd__sched *s, uint32_t slot)
@@ -154,8 +153,11 @@ static void by_size_remove(struct gd__sched *s, uint32_t slot)
             by_size_push(s, s->by_size[i]);
 }
 
+/* Puts a task into the queue of a worker. home < 0, or a worker that gets no more tasks: into the backlog. */
 static void place_on(struct gd__sched *s, uint32_t slot, int home, bool is_new)
 {
+    if (home < 0 || is_out(&s->workers[home]))
+        home = -1;
     s->tasks[slot].home = (int16_t)home;
     struct gd__waiting *q = home < 0 ? &s->backlog : &s->workers[home].placed;
     if (is_new)
@@ -178,18 +180,13 @@ void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot)
         place_on(s, slot, choose_home(s, t), true);
 }
 
-static bool can_be_home(const struct gd__sched_worker *w)
-{
-    return !is_out(w) && !w->leaving;
-}
-
 /* Places a task that must run alone on a certain worker. If that worker is gone, another worker is used. */
 static void place_suspect(struct gd__sched *s, uint32_t slot)
 {
     struct gd__task *t = &s->tasks[slot];
-    for (unsigned k = 0; k < s->config.n_workers && !can_be_home(&s->workers[t->solo_on]); k++)
+    for (unsigned k = 0; k < s->config.n_workers && is_out(&s->workers[t->solo_on]); k++)
         t->solo_on = (int16_t)k;
-    if (!can_be_home(&s->workers[t->solo_on])) { /* no worker is left: the task is cancelled with the others */
+    if (is_out(&s->workers[t->solo_on])) { /* no worker is left: the task is cancelled with the others */
         gd__list_push_front(s, &s->solo, slot);
         return;
     }
@@ -215,9 +212,8 @@ void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
 
 void gd__place_back(struct gd__sched *s, uint32_t slot)
 {
-    struct gd__task *t = &s->tasks[slot];
-    t->state = GD__TASK_WAITING;
-    place_on(s, slot, t->home >= 0 && !is_out(&s->workers[t->home]) ? t->home : -1, false);
+    s->tasks[slot].state = GD__TASK_WAITING;
+    place_on(s, slot, s->tasks[slot].home, false);
 }
 
 /* A task that waits to be dealt by size is only in the heap by_size. It has no home, like a task of the backlog. */
@@ -483,30 +479,25 @@ static bool any_set(const struct gd__sched *s, const uint64_t *set)
     return false;
 }
 
-/* Whether some worker may be handed tasks, now or later. */
-static bool any_in_use(const struct gd__sched *s)
+/* The next worker that may get tasks, in turn. If there is none, any worker. */
+static int next_in_turn(struct gd__sched *s)
 {
-    for (unsigned i = 0; i < s->config.n_workers; i++)
-        if (!is_out(&s->workers[i]))
-            return true;
-    return false;
+    unsigned i = s->rotate;
+    for (unsigned tries = 1; tries < s->config.n_workers && is_out(&s->workers[i]); tries++)
+        i = (i + 1) % s->config.n_workers;
+    s->rotate = (i + 1) % s->config.n_workers;
+    return (int)i;
 }
 
 /* Deals all waiting tasks, largest first, to the workers in turn. Does nothing until a worker is idle or no more tasks
  * can come. */
 static void deal_by_size(struct gd__sched *s)
 {
-    if (!any_in_use(s))
-        return;
     if (!any_set(s, s->idle) && !s->source_ended && s->next_id < s->allowed)
         return;
     while (s->by_size_count > 0) {
         const uint32_t slot = by_size_pop(s);
-        unsigned tries = 0;
-        while (is_out(&s->workers[s->rotate]) && tries++ < s->config.n_workers)
-            s->rotate = (s->rotate + 1) % s->config.n_workers;
-        place_on(s, slot, (int)s->rotate, false);
-        s->rotate = (s->rotate + 1) % s->config.n_workers;
+        place_on(s, slot, next_in_turn(s), false);
     }
 }
 
