@@ -14,6 +14,13 @@ static bool on_time(const struct sim *s)
 
 /* --- effects --- */
 
+/* Whether w has run so many long tasks in a row that the scheduler must have noticed, whatever came before. */
+static bool tasks_are_long(const struct sim *s, unsigned w)
+{
+    enum { LONG_IN_ROW = 10 };
+    return s->long_in_row[w] >= LONG_IN_ROW && s->plan.config.batch_size == 1;
+}
+
 /* The most tasks that a worker may hold. The first row that applies counts.
  *
  *   several tasks in flight                   its places; if the tasks are short or there is one worker, and tasks have
@@ -26,22 +33,35 @@ static bool on_time(const struct sim *s)
  *   otherwise                                 a batch
  *
  * If the workers load tasks ahead, the number is at least window_min in the second row and in the last two. */
-static uint64_t most_handed(const struct sim *s, const struct gd__sched_worker *worker)
+static uint64_t most_handed(const struct sim *s, unsigned w)
 {
+    const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct gd__sched_config *c = &s->plan.config;
     const uint64_t batch = gd__min64(c->batch_size, worker->batch_limit);
     if (worker->concurrency > 1) {
-        const bool ahead = !s->sched.has_priorities && (c->n_workers == 1 || worker->target_mean < GD__NS_PER_MS);
+        const bool ahead = !s->sched.has_priorities &&
+                           (c->n_workers == 1 || (worker->target_mean < GD__NS_PER_MS && !tasks_are_long(s, w)));
         const bool loads = s->plan.load_ahead > 0 && worker->places == worker->concurrency;
         const uint64_t loaded = !loads ? 0 : c->window_min_is_set ? c->window_min : worker->places + c->window_min;
         return gd__max64(worker->places + (ahead ? c->window_max : 0), loaded);
     }
     const uint64_t mean = worker->target_mean, ahead = mean == 0 ? 0 : 200 * GD__NS_PER_US / mean;
-    const bool is_short = c->n_workers == 1 || (mean > 0 && mean * batch < GD__NS_PER_MS);
+    const bool is_short = c->n_workers == 1 || (mean > 0 && mean * batch < GD__NS_PER_MS && !tasks_are_long(s, w));
     const uint64_t least = s->plan.load_ahead > 0 ? gd__max64(batch, c->window_min) : batch;
     if (s->sched.has_priorities)
         return least;
     return c->window > 0 ? gd__max64(c->window, batch) : gd__max64(is_short ? 2 * batch + ahead : batch, least);
+}
+
+/* If a task is taken back and handed at once to the same process, behind the same task, it has waited all the time. */
+static void note_handed(struct sim *s, unsigned w, const struct gd__task *t)
+{
+    struct sim_task *task = &s->tasks[t->id];
+    const uint64_t head = s->sched.workers[w].head;
+    if (task->taken_at != s->now || task->handed_to != w || task->handed_behind != head)
+        task->handed_at = s->now;
+    task->handed_to = w;
+    task->handed_behind = head;
 }
 
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt)
@@ -59,7 +79,7 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
              LLU(worker->tail - 1), LLU(p->tail));
     SIM_MUST(s, gd__window_length(worker) <= s->plan.config.window_max, "worker %u is handed more than its ring holds",
              w);
-    SIM_MUST(s, length <= worker->target && length <= most_handed(s, worker), "worker %u is handed %llu at once", w,
+    SIM_MUST(s, length <= worker->target && length <= most_handed(s, w), "worker %u is handed %llu at once", w,
              LLU(length));
     SIM_MUST(s, s->tasks[t->id].delivered == 0, "task %llu assigned after its end", LLU(t->id));
     SIM_MUST(s, !s->tasks[t->id].held, "task %llu assigned after it was done", LLU(t->id));
@@ -77,7 +97,7 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
                  gd__goes_first(&s->sched, slot, gd__waiting_first(&s->sched, &s->sched.backlog)),
              "task %llu is handed out before one that goes first", LLU(t->id));
     check_control_assign(s, w, t);
-    s->tasks[t->id].handed_at = s->now;
+    note_handed(s, w, t);
     if (worker->concurrency > 1)
         check_flight_assign(s, w, t);
     SIM_MUST(s, length == 1 || (!t->solo && !first->solo), "task %llu shares worker %u with a suspect", LLU(t->id), w);
@@ -474,6 +494,18 @@ static void check_dealt(struct sim *s, const struct gd__waiting *q)
     }
 }
 
+/* A task that has just been dealt lies in the queue of a worker, unless no worker gets tasks. */
+static void check_dealt_to_worker(void *ctx, uint32_t slot)
+{
+    struct sim *s = ctx;
+    const struct gd__task *t = &s->sched.tasks[slot];
+    if (s->tasks[t->id].deal != s->deals || t->home >= 0)
+        return;
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++)
+        SIM_MUST(s, gd__is_gone(s->sched.workers[w].state) || s->sched.workers[w].leaving,
+                 "task %llu was dealt to no worker, but worker %u gets tasks", LLU(t->id), w);
+}
+
 /* --- after every event --- */
 
 static void see(struct sim *s, uint32_t slot, enum gd__task_state state, int home, const char *where)
@@ -546,6 +578,8 @@ static void walk_window(struct sim *s, unsigned w, uint64_t *running)
     for (uint64_t p = worker->head; p < worker->tail; p++) {
         const uint32_t slot = worker->window[p & sched->window_mask];
         see(s, slot, GD__TASK_HANDED, -2, "a window");
+        SIM_MUST(s, sched->tasks[slot].batch <= worker->tail - p, "the batch of task %llu ends outside its window",
+                 LLU(sched->tasks[slot].id));
         SIM_MUST(s, sched->tasks[slot].worker == (int)w, "task %llu has another worker", LLU(sched->tasks[slot].id));
     }
     for (unsigned place = 0; worker->concurrency > 1 && place < worker->concurrency; place++)
@@ -562,6 +596,8 @@ static void walk(struct sim *s)
     s->round++;
     s->walked = 0;
     walk_waiting(s, &sched->backlog, -1, "the backlog");
+    if (s->plan.config.placement == GD_PLACE_BY_SIZE)
+        gd__waiting_each(sched, &sched->backlog, check_dealt_to_worker, s);
     walk_list(s, &sched->solo, -2, "the suspects");
     for (uint64_t i = 0; i < sched->by_size_count; i++)
         see(s, sched->by_size[i], GD__TASK_WAITING, -1, "the tasks by size");
@@ -707,16 +743,17 @@ static void check_workers(struct sim *s)
                  rich);
 }
 
+/* Checks that the scheduler will notice every deadline in time: a timer is armed for it, or for an earlier time. */
 static void check_deadlines(struct sim *s)
 {
-    const struct gd__sched_config *c = &s->plan.config;
-    for (unsigned w = 0; w < c->n_workers && on_time(s); w++) {
+    for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
         const struct gd__sched_worker *worker = &s->sched.workers[w];
         const bool ready = worker->state == GD_WORKER_IDLE || worker->state == GD__WORKER_SHORT;
+        const uint64_t timer = gd__timer_armed(&worker->timer) ? worker->timer.at_ns : GD__NEVER;
         if (ready && worker->head < worker->tail && head_is_running(s, w))
-            SIM_MUST(s, cancel_time(s, w) > s->now, "worker %u: its task is past its deadline", w);
+            SIM_MUST(s, timer <= cancel_time(s, w), "worker %u: the deadline of its task would pass unnoticed", w);
         if (worker->state == GD_WORKER_CANCELLING)
-            SIM_MUST(s, grace_end(s, w) > s->now, "worker %u: its grace is over", w);
+            SIM_MUST(s, timer <= grace_end(s, w), "worker %u: the end of its grace would pass unnoticed", w);
     }
 }
 

@@ -37,7 +37,10 @@ void sim_control_draw(struct sim_plan *p, uint64_t *r)
     p->controls = 1 + (unsigned)sim_below(r, sim_below(r, 4) > 0 ? 8 : 100);
     const uint64_t span = (p->task_ns + p->source_gap_ns + GD__NS_PER_US) * (p->n_tasks + 2) + 2 * p->setup_ns;
     p->control_gap_ns = 1 + span / (sim_below(r, 3) > 0 ? p->controls : 100 * p->controls);
+    if (sim_below(r, 4) == 0) /* a request may come between two messages of a process */
+        p->control_gap_ns = 1 + p->message_ns;
     p->drain = sim_below(r, 4) == 0 ? 100 : 0;
+    p->resize = sim_below(r, 4) == 0 ? 900 : 250;
     if (sim_below(r, 2) == 0)
         add_spare_workers(&p->config, r);
 }
@@ -83,7 +86,8 @@ static void drain(struct sim *s)
 static void change_limit(struct sim *s)
 {
     const uint64_t unit = s->plan.task_ns + GD__NS_PER_US, n = sim_below(&s->chance, 50);
-    const uint64_t limit = n == 0 && s->plan.hangs > 0 ? unit : n * unit; /* a task that hangs needs a limit */
+    const bool needed = s->plan.hangs > 0 || s->plan.stops > 0; /* so that a task that hangs ends */
+    const uint64_t limit = n == 0 && needed ? unit : n * unit;
     sim_trace(s, "the time limit is %llu ns", LLU(limit));
     s->plan.config.task_timeout_ns = limit;
     s->limit_changed_at = s->now;
@@ -203,6 +207,26 @@ static void add_worker(struct sim *s, unsigned w)
         s->removed[r] = false;
 }
 
+/* Removes a worker, and then all other devices fail. So the only workers that are left are about to leave. */
+static void leave_none_in_use(struct sim *s, unsigned w)
+{
+    remove_worker(s, w);
+    for (unsigned k = 0; k < s->plan.config.n_workers; k++)
+        if (s->sched.workers[k].device == k && k != s->sched.workers[w].device)
+            sim_fail_device(s, k);
+}
+
+static void resize(struct sim *s, unsigned w)
+{
+    const uint64_t kind = sim_below(&s->chance, 32);
+    if (kind == 0)
+        leave_none_in_use(s, w);
+    else if (kind % 2 == 0)
+        remove_worker(s, w);
+    else
+        add_worker(s, w);
+}
+
 /* --- requests --- */
 
 static void any_request(struct sim *s)
@@ -212,7 +236,11 @@ static void any_request(struct sim *s)
         drain(s);
         return;
     }
-    switch (sim_below(&s->chance, 8)) {
+    if (sim_below(&s->chance, 1000) < s->plan.resize) {
+        resize(s, w);
+        return;
+    }
+    switch (sim_below(&s->chance, 6)) {
     case 0:
         pause_run(s);
         break;
@@ -221,12 +249,6 @@ static void any_request(struct sim *s)
         break;
     case 2:
         change_limit(s);
-        break;
-    case 3:
-        remove_worker(s, w);
-        break;
-    case 4:
-        add_worker(s, w);
         break;
     default:
         cancel_task(s);
@@ -272,7 +294,8 @@ void check_control(struct sim *s)
         SIM_MUST(s, s->plan.late_ns > 0 || s->stop_due == 0 || s->now <= s->stop_due || !first,
                  "worker %u has a task after the time for a stop", w);
         SIM_MUST(s, s->removed[w] || worker->state != GD__WORKER_SPARE, "worker %u was added, and is not started", w);
-        SIM_MUST(s, !s->removed[w] || worker->placed.count == 0, "tasks wait for worker %u, which was removed", w);
+        SIM_MUST(s, (!s->removed[w] && !gd__is_gone(worker->state)) || worker->placed.count == 0,
+                 "tasks wait for worker %u, which was removed or has failed", w);
         SIM_MUST(s, !s->removed[w] || !gd__takes_tasks(worker->state) || first || worker->n_flight > 0,
                  "worker %u was removed, and goes on", w);
         SIM_MUST(s, !ready || !first || worker->n_flight > 0 || !s->tasks[first->id].cancel_asked,

@@ -129,9 +129,9 @@ void flight_begin(struct sim *s, unsigned w)
     p->flight[place].obeys = kind != TASK_HANGS && kind != TASK_POISON;
     if (kind == TASK_POISON) {
         p->poisoned = true;
-        sim_at(s, proc_soon(s, s->plan.task_ns), EVENT_DIE, w);
+        sim_at(s, proc_soon(s, proc_task_ns(s, slot.task_id)), EVENT_DIE, w);
     } else if (!hangs) {
-        sim_at_place(s, proc_soon(s, s->plan.task_ns), w, place, p->started - 1);
+        sim_at_place(s, proc_soon(s, proc_task_ns(s, slot.task_id)), w, place, p->started - 1);
     }
 }
 

@@ -57,13 +57,22 @@ static uint64_t skewed(uint64_t *r, uint64_t low, uint64_t high)
     return low + sim_below(r, UINT64_C(1) << sim_below(r, bits + 1)) % span;
 }
 
-/* A random time from a microsecond to a second. Each power of ten is equally likely. */
-static uint64_t some_time(uint64_t *r)
+/* A random time from a microsecond to ten seconds. Each power of ten of the plan's range is equally likely. */
+static uint64_t some_time(const struct sim_plan *p, uint64_t *r)
 {
     uint64_t t = GD__NS_PER_US;
-    for (uint64_t n = sim_below(r, 6); n > 0; n--)
+    for (uint64_t n = between(r, p->fastest, p->slowest); n > 0; n--)
         t *= 10;
     return between(r, t, 10 * t);
+}
+
+/* In a quarter of the plans all times are of the same order of magnitude, so that events which rarely meet do meet. */
+static void draw_scale(struct sim_plan *p, uint64_t *r)
+{
+    const unsigned powers = 6; /* from a microsecond to a second */
+    const bool close = one_in(r, 4);
+    p->fastest = close ? (unsigned)sim_below(r, powers) : 0;
+    p->slowest = close ? p->fastest : powers - 1;
 }
 
 static int place_anyhow(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
@@ -87,7 +96,7 @@ static void draw_size(struct sim_plan *p, uint64_t *r)
     c->window_min = one_in(r, 4) ? (unsigned)between(r, 1, 8) : 0;
     if (one_in(r, 3)) {
         c->batch_size = (unsigned)between(r, 2, 32);
-        c->batch_wait_ns = one_in(r, 2) ? some_time(r) : 0;
+        c->batch_wait_ns = one_in(r, 2) ? some_time(p, r) : 0;
     } else {
         c->batch_size = 1;
     }
@@ -121,21 +130,25 @@ static void draw_placement(struct sim_plan *p, uint64_t *r)
 static void draw_limits(struct sim_plan *p, uint64_t *r)
 {
     struct gd__sched_config *c = &p->config;
-    p->task_ns = one_in(r, 8) ? 0 : some_time(r);
+    p->task_ns = one_in(r, 8) ? 0 : some_time(p, r);
+    if (one_in(r, 4)) {
+        p->change_at = 1 + sim_below(r, p->n_tasks + 1);
+        p->changed_ns = some_time(p, r);
+    }
     if (one_in(r, 2))
         c->task_timeout_ns = (p->task_ns + GD__NS_PER_US) * between(r, 2, 50);
-    c->cancel_grace_ns = one_in(r, 6) ? 0 : some_time(r);
-    c->end_wait_ns = one_in(r, 6) ? 0 : some_time(r);
-    c->setup_timeout_ns = one_in(r, 2) ? 10 * some_time(r) : 0;
-    c->stop_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(r);
-    c->cleanup_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(r);
+    c->cancel_grace_ns = one_in(r, 6) ? 0 : some_time(p, r);
+    c->end_wait_ns = one_in(r, 6) ? 0 : some_time(p, r);
+    c->setup_timeout_ns = one_in(r, 2) ? 10 * some_time(p, r) : 0;
+    c->stop_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(p, r);
+    c->cleanup_grace_ns = one_in(r, 6) ? 0 : 10 * some_time(p, r);
     c->kill_wait_ns = 5 * GD__NS_PER_S;
     c->retries = one_in(r, 2) ? (unsigned)between(r, 1, 4) : 0;
     c->retry_timeouts = one_in(r, 2);
-    c->retry_delay_ns = one_in(r, 4) ? 0 : some_time(r);
-    c->restart_delay_ns = one_in(r, 4) ? 0 : some_time(r);
-    c->signal_wait_ns = one_in(r, 8) ? 0 : some_time(r);
-    c->shortage_wait_ns = some_time(r);
+    c->retry_delay_ns = one_in(r, 4) ? 0 : some_time(p, r);
+    c->restart_delay_ns = one_in(r, 4) ? 0 : some_time(p, r);
+    c->signal_wait_ns = one_in(r, 8) ? 0 : some_time(p, r);
+    c->shortage_wait_ns = some_time(p, r);
     c->crash_limit = (unsigned)between(r, 1, 4);
     c->setup_attempts = (unsigned)between(r, 1, 4);
     c->max_tasks = one_in(r, 3) ? (unsigned)between(r, 1, one_in(r, 2) ? 3 : 40) : 0;
@@ -167,23 +180,24 @@ static void draw_misfortunes(struct sim_plan *p, uint64_t *r)
     p->bad = chance(r, 5, 300);
     p->lingers = c->cleanup_grace_ns ? chance(r, 6, 300) : 0;
     p->fate = chance(r, 2, 700);
+    p->stops = c->task_timeout_ns ? chance(r, 3, 1000) : 0;
     p->by_stop_signal = chance(r, 3, 1000);
     p->shortage = chance(r, 4, one_in(r, 4) ? 1000 : 300);
     if (one_in(r, 3)) {
         p->external_kills = (unsigned)skewed(r, 1, 200);
-        p->external_kill_gap_ns = some_time(r);
+        p->external_kill_gap_ns = some_time(p, r);
     }
 }
 
 static void draw_pace(struct sim_plan *p, uint64_t *r)
 {
-    p->setup_ns = one_in(r, 6) ? 0 : some_time(r);
-    p->message_ns = one_in(r, 3) ? 0 : some_time(r) / 10;
-    p->exit_ns = one_in(r, 4) ? 0 : some_time(r);
-    p->kill_ns = one_in(r, 4) ? 0 : some_time(r) / 100;
-    p->cleanup_ns = one_in(r, 4) ? 0 : some_time(r);
-    p->source_gap_ns = one_in(r, 2) ? 0 : some_time(r);
-    p->late_ns = one_in(r, 3) ? some_time(r) : 0;
+    p->setup_ns = one_in(r, 6) ? 0 : some_time(p, r);
+    p->message_ns = one_in(r, 3) ? 0 : some_time(p, r) / 10;
+    p->exit_ns = one_in(r, 4) ? 0 : some_time(p, r);
+    p->kill_ns = one_in(r, 4) ? 0 : some_time(p, r) / 100;
+    p->cleanup_ns = one_in(r, 4) ? 0 : some_time(p, r);
+    p->source_gap_ns = one_in(r, 2) ? 0 : some_time(p, r);
+    p->late_ns = one_in(r, 3) ? some_time(p, r) : 0;
     p->source_burst = one_in(r, 2) ? 1 : (unsigned)between(r, 1, 64);
     p->load_ahead = one_in(r, 4) ? (unsigned)between(r, 1, 8) : 0;
     p->claim_races = one_in(r, 2);
@@ -194,27 +208,28 @@ static void draw_pace(struct sim_plan *p, uint64_t *r)
     p->abort_at = one_in(r, 12) ? 1 + sim_below(r, span) : 0;
     p->source_cut_at = one_in(r, 12) ? 1 + sim_below(r, span) : 0;
     p->stop_all_at = one_in(r, 8) ? 1 + sim_below(r, span) : 0;
-    p->stop_all_gap_ns = some_time(r);
+    p->stop_all_gap_ns = some_time(p, r);
 }
 
 void sim_plan_draw(struct sim_plan *p, uint64_t seed)
 {
     uint64_t r = sim_mix(seed, 1);
     memset(p, 0, sizeof *p);
+    draw_scale(p, &r);
     draw_size(p, &r);
     draw_placement(p, &r);
     draw_limits(p, &r);
     draw_misfortunes(p, &r);
     draw_pace(p, &r);
     if (one_in(&r, 8))
-        p->config.start_gap_ns = some_time(&r);
+        p->config.start_gap_ns = some_time(p, &r);
     if (one_in(&r, 8)) {
         p->device_failures = (unsigned)between(&r, 1, 4);
-        p->device_failure_gap_ns = some_time(&r);
+        p->device_failure_gap_ns = some_time(p, &r);
     }
     if (one_in(&r, 4)) {
         p->freeze_at = 1 + sim_below(&r, 2 * (p->setup_ns + (p->task_ns + GD__NS_PER_US) * (p->n_tasks + 2)));
-        p->freeze_ns = 10 * some_time(&r);
+        p->freeze_ns = 10 * some_time(p, &r);
     }
     p->priorities = one_in(&r, 6);
     p->own_limits = one_in(&r, 6);

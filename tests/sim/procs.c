@@ -31,6 +31,16 @@ enum sim_task_kind sim_task_kind(const struct sim *s, uint64_t id)
     return TASK_FINE;
 }
 
+uint64_t proc_task_ns(const struct sim *s, uint64_t id)
+{
+    return s->plan.change_at && id >= s->plan.change_at ? s->plan.changed_ns : s->plan.task_ns;
+}
+
+bool proc_is_stuck(const struct proc *p)
+{
+    return p->frozen && p->immortal;
+}
+
 struct ring_slot *proc_slot(struct sim *s, struct proc *p, uint64_t position)
 {
     return &p->ring[position & (s->plan.config.window_max - 1)];
@@ -122,12 +132,16 @@ static void step_at(struct sim *s, unsigned w, uint64_t at)
     sim_at(s, at, EVENT_STEP, w);
 }
 
-/* True if this is the point at which the process dies by itself. */
 bool proc_meets_fate(struct sim *s, unsigned w, enum proc_fate here)
 {
     struct proc *p = &s->procs[w];
     if (p->fate != here || p->fate_after-- > 0)
         return false;
+    if (happens(s, s->plan.stops)) {
+        sim_trace(s, "process %u stops", w);
+        p->frozen = true;
+        return true;
+    }
     const bool by_signal = sim_below(&s->chance, 2);
     proc_die(s, w, !by_signal ? 0 : happens(s, s->plan.by_stop_signal) ? SIGHUP : SIGSEGV, by_signal ? 0 : 3);
     return true;
@@ -236,13 +250,14 @@ static void start(struct sim *s, unsigned w)
               (unsigned long long)p->started, (unsigned long long)proc_slot(s, p, p->run_begin)->task_id,
               hangs ? ", hangs" : "", poison ? ", poison" : "");
     p->poisoned = poison;
+    p->phase = hangs || poison ? PHASE_HUNG : PHASE_RUNNING;
     if (proc_meets_fate(s, w, FATE_AFTER_START))
         return;
+    const uint64_t task_ns = proc_task_ns(s, proc_slot(s, p, p->run_begin)->task_id);
     if (poison)
-        sim_at(s, proc_soon(s, s->plan.task_ns), EVENT_DIE, w);
-    p->phase = hangs || poison ? PHASE_HUNG : PHASE_RUNNING;
+        sim_at(s, proc_soon(s, task_ns), EVENT_DIE, w);
     if (p->phase == PHASE_RUNNING)
-        step_at(s, w, proc_soon(s, s->plan.task_ns));
+        step_at(s, w, proc_soon(s, task_ns));
     else
         obey_cancel(s, w);
 }
@@ -477,6 +492,8 @@ static uint64_t fx_take_back(void *ctx, unsigned w, uint64_t keep)
     SIM_MUST(s, p->limit == p->tail, "take_back(%u) before what was assigned has been published", w);
     const uint64_t claimed = p->lying && p->broken ? p->tail : p->claimed;
     p->limit = gd__min64(gd__max64(keep, claimed), p->tail);
+    for (uint64_t i = p->limit; i < p->tail; i++)
+        s->tasks[proc_slot(s, p, i)->task_id].taken_at = s->now;
     sim_trace(s, "take back %u from %llu of ..%llu: kept below %llu", w, (unsigned long long)keep,
               (unsigned long long)p->tail, (unsigned long long)p->limit);
     return p->tail = p->limit;

@@ -104,6 +104,13 @@ static struct event next_event(struct sim *s)
 
 /* --- messages --- */
 
+/* Counts how many tasks of w in a row took at least 4 ms. */
+static void note_duration(struct sim *s, unsigned w, const struct gd__outcome *o)
+{
+    const bool is_long = o->end_ns - o->start_ns >= 4 * GD__NS_PER_MS;
+    s->long_in_row[w] = is_long ? s->long_in_row[w] + 1 : 0;
+}
+
 /* Records what this result means for the task, by the rules of sched.h. */
 static void note_result(struct sim *s, unsigned w, const struct gd__task *t, const struct message *m)
 {
@@ -161,6 +168,7 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
             if (m->attempt != t->attempt + 1)
                 return GD_E_PROTOCOL;
             check_flight_result(s, w, t, m);
+            note_duration(s, w, &m->outcome);
             s->procs[w].productive |= m->outcome.failure != GD_FAILURE_DEVICE_LOST && !m->outcome.shortage;
             s->procs[w].served += !m->outcome.shortage;
             rc = gd__sched_finish(sched, s->now, w, m->place, m->position, &m->outcome);
@@ -170,6 +178,7 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
         if (!t || m->position != sched->workers[w].head || m->attempt != t->attempt + 1)
             return GD_E_PROTOCOL;
         note_result(s, w, t, m);
+        note_duration(s, w, &m->outcome);
         s->procs[w].productive |= m->outcome.failure != GD_FAILURE_DEVICE_LOST && !m->outcome.shortage;
         s->procs[w].served += !m->outcome.shortage;
         rc = gd__sched_result(sched, s->now, w, &m->outcome, m->safe_batch);
@@ -281,7 +290,7 @@ static void tend_source(struct sim *s)
 static void on_external_kill(struct sim *s)
 {
     const unsigned w = (unsigned)sim_below(&s->chance, s->plan.config.n_workers);
-    if (!s->procs[w].frozen)
+    if (!proc_is_stuck(&s->procs[w]))
         proc_die(s, w, sim_below(&s->chance, 1000) < s->plan.by_stop_signal ? SIGTERM : SIGKILL, 0);
     if (--s->kills_left > 0)
         sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.external_kill_gap_ns), EVENT_EXTERNAL_KILL, 0);
@@ -295,7 +304,7 @@ static void on_stop_all(struct sim *s)
     const int signal = signals[sim_below(&s->chance, 3)];
     sim_trace(s, "signal %d to all", signal);
     for (unsigned w = 0; w < s->plan.config.n_workers; w++)
-        if (!s->procs[w].frozen && sim_below(&s->chance, 8) > 0)
+        if (!proc_is_stuck(&s->procs[w]) && sim_below(&s->chance, 8) > 0)
             proc_die(s, w, signal, 0);
     sim_at(s, s->now + sim_spread(&s->chance, s->plan.stop_all_gap_ns), EVENT_SHUTDOWN, 0);
 }
@@ -311,7 +320,7 @@ static void restart_device(struct sim *s, unsigned w)
         SIM_MUST(s, s->sched.workers[k].state != GD_WORKER_IDLE, "worker %u was not restarted", k);
 }
 
-static void fail_device(struct sim *s, unsigned w)
+void sim_fail_device(struct sim *s, unsigned w)
 {
     sim_trace(s, "the device of worker %u fails", w);
     gd__sched_device_failed(&s->sched, s->now, w, "Xid 79");
@@ -326,7 +335,7 @@ static void on_device_failed(struct sim *s)
     if (sim_below(&s->chance, 2) == 0)
         restart_device(s, w);
     else
-        fail_device(s, w);
+        sim_fail_device(s, w);
     if (--s->device_failures_left > 0)
         sim_at(s, s->now + 1 + sim_spread(&s->chance, s->plan.device_failure_gap_ns), EVENT_DEVICE_FAILED, 0);
 }
@@ -379,7 +388,7 @@ static void handle(struct sim *s, const struct event *e)
         proc_load(s, e->w);
         break;
     case EVENT_DIE:
-        if (!s->procs[e->w].frozen)
+        if (!proc_is_stuck(&s->procs[e->w]))
             proc_die(s, e->w, SIGKILL, 0);
         break;
     case EVENT_MESSAGE:
@@ -550,6 +559,7 @@ static void clear(struct sim *s)
     free(s->setup_failed);
     free(s->device_out);
     free(s->removed);
+    free(s->long_in_row);
     free(s->held_until);
     deaths_close(s);
     free(s->events);
@@ -578,6 +588,7 @@ int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progres
     s->setup_failed = room_for(s->plan.config.n_workers, sizeof *s->setup_failed);
     s->device_out = room_for(s->plan.config.n_workers, sizeof *s->device_out);
     s->removed = room_for(s->plan.config.n_workers, sizeof *s->removed);
+    s->long_in_row = room_for(s->plan.config.n_workers, sizeof *s->long_in_row);
     s->held_until = room_for(s->plan.config.n_workers, sizeof *s->held_until);
     deaths_open(s);
     for (unsigned i = 0; i < s->plan.config.n_workers; i++)

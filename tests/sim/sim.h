@@ -33,14 +33,17 @@ enum sim_task_kind { TASK_FINE, TASK_POISON, TASK_HANGS, TASK_HANGS_OBEDIENT, TA
 /* Probabilities are in thousandths. */
 struct sim_plan {
     struct gd__sched_config config;
-    uint64_t n_tasks; /* how many tasks the source gives */
+    unsigned fastest, slowest; /* the powers of ten, in microseconds, from which times are drawn */
+    uint64_t n_tasks;          /* how many tasks the source gives */
     unsigned poison, hangs, error, error_final, out_of_memory, safe_batch, device_lost;
     unsigned ends_tasks; /* processes that can end their cancelled tasks by force */
     unsigned spawn_fails, setup_fails, setup_dies, setup_hangs, immortal, bad, lingers, fate;
-    unsigned shortage;       /* the part of errors and failed starts that is caused by a lack of processes */
+    unsigned stops;    /* the part of these fates in which the process does not die, but stops for ever (SIGSTOP) */
+    unsigned shortage; /* the part of errors and failed starts that is caused by a lack of processes */
     unsigned by_stop_signal; /* the part of deaths and errors by SIGTERM and the like, sent to one process only */
     uint64_t task_ns, setup_ns, message_ns, exit_ns, kill_ns, source_gap_ns, late_ns, cleanup_ns;
-    uint64_t external_kill_gap_ns; /* 0: no external kills */
+    uint64_t change_at, changed_ns; /* tasks from that number on take changed_ns instead of task_ns; 0: none do */
+    uint64_t external_kill_gap_ns;  /* 0: no external kills */
     uint64_t shutdown_at, abort_at, source_cut_at;
     uint64_t stop_all_at, stop_all_gap_ns; /* SIGTERM to every process; the dispatcher gets it after the gap */
     uint64_t device_failure_gap_ns;
@@ -53,7 +56,7 @@ struct sim_plan {
     bool own_limits;   /* some tasks have their own time limits */
     unsigned controls; /* how many requests come from outside: see control.c */
     uint64_t control_gap_ns;
-    unsigned drain; /* the part of these requests that is a drain */
+    unsigned drain, resize; /* the part of these requests that is a drain, or adds or removes a worker */
     unsigned check_every;
 };
 
@@ -64,7 +67,7 @@ void sim_plan_free(struct sim_plan *p);
 
 enum proc_state { PROC_NONE, PROC_SETUP, PROC_LIVE, PROC_DEAD };
 enum proc_phase { PHASE_IDLE, PHASE_LOOKED, PHASE_CLAIMED, PHASE_OWNED, PHASE_RUNNING, PHASE_HUNG, PHASE_LEAVING };
-/* The point at which a process dies by itself, after it has reached that point `fate_after` times. */
+/* The point at which a process dies or stops by itself, after it has reached that point `fate_after` times. */
 enum proc_fate {
     FATE_NONE,
     FATE_AFTER_READY,
@@ -136,7 +139,9 @@ struct proc {
 
 struct sim_task {
     uint32_t delivered, starts, charges, errors, timeouts, group_deaths, excused;
-    uint64_t handed_at, asked_at;
+    uint64_t handed_at, taken_at, asked_at;
+    uint64_t handed_behind; /* the first position of the window that it was handed to */
+    unsigned handed_to;     /* the worker of that window */
     uint64_t begin_seen;    /* when the scheduler learned that it had begun */
     uint32_t flight_deaths; /* deaths with other tasks in flight */
     uint32_t seen;          /* the last round in which check.c found the task */
@@ -207,9 +212,10 @@ struct sim {
     uint64_t limit_changed_at; /* when the time limit of tasks was changed; 0: never */
     uint64_t stop_due;         /* after a shutdown: when the last task must have ended; 0: there was none */
     bool paused, draining;
-    bool *removed;       /* by worker: it must get no task and no process */
-    uint64_t last_start; /* when a task was last handed out; 0: never */
-    bool *device_out;    /* by the first worker of a device: the device was reported as out */
+    bool *removed;         /* by worker: it must get no task and no process */
+    unsigned *long_in_row; /* by worker: how many of its last tasks took long, see note_duration() in sim.c */
+    uint64_t last_start;   /* when a task was last handed out; 0: never */
+    bool *device_out;      /* by the first worker of a device: the device was reported as out */
 
     uint64_t results[8]; /* the number of deliveries, by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
@@ -236,6 +242,9 @@ void sim_at_place(struct sim *s, uint64_t at, unsigned w, unsigned place, uint64
             sim_fail((s), __VA_ARGS__); \
     } while (0)
 
+/* sim.c */
+void sim_fail_device(struct sim *s, unsigned w); /* the device of w fails */
+
 /* procs.c */
 extern const struct gd__sched_effects sim_effects;
 int sim_priority(const struct sim *s, uint64_t id);
@@ -244,7 +253,9 @@ enum sim_task_kind sim_task_kind(const struct sim *s, uint64_t id);
 void proc_say(struct sim *s, unsigned w, const struct message *m);
 uint64_t proc_soon(struct sim *s, uint64_t mean_ns);
 struct ring_slot *proc_slot(struct sim *s, struct proc *p, uint64_t position);
-bool proc_meets_fate(struct sim *s, unsigned w, enum proc_fate here); /* true: the process has died here */
+bool proc_meets_fate(struct sim *s, unsigned w, enum proc_fate here); /* true: the process goes no further */
+bool proc_is_stuck(const struct proc *p);                             /* even a kill does not end it */
+uint64_t proc_task_ns(const struct sim *s, uint64_t id);              /* the mean time that this task takes */
 void proc_draw_outcome(struct sim *s, unsigned w, struct message *m);
 void proc_wake(struct sim *s, unsigned w);
 void proc_setup_done(struct sim *s, unsigned w);
