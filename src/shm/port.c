@@ -158,11 +158,11 @@ void gd__port_ring(struct gd__port *p, uint32_t sleep)
         cut_off("cannot wake the dispatcher");
 }
 
-static void empty_socket(const struct gd__port *p)
+/* The dispatcher rings once for each sleep, so there is rarely a second ring. If there is, it ends the next sleep. */
+static void take_ring(const struct gd__port *p)
 {
     char byte;
-    while (recv(p->task_bell, &byte, 1, MSG_DONTWAIT) > 0)
-        ;
+    (void)!recv(p->task_bell, &byte, 1, MSG_DONTWAIT);
 }
 
 /* Sleeps until the bell's count is no longer `heard`, or the socket was rung. May return early: the caller checks
@@ -175,7 +175,7 @@ static void await_bell(const struct gd__port *p, uint32_t heard)
             cut_off("cannot wait for tasks");
         if (bell.revents & (POLLNVAL | POLLERR))
             cut_off("cannot wait for tasks");
-        empty_socket(p);
+        take_ring(p);
         return;
     }
     if (syscall(SYS_futex, &p->in->bell, FUTEX_WAIT, heard, NULL, NULL, 0) < 0 && errno != EAGAIN && errno != EINTR)
@@ -237,7 +237,7 @@ void gd__port_awake(struct gd__port *p, bool rung)
 {
     atomic_store_explicit(&p->out->sleeping, 0, memory_order_relaxed);
     if (rung)
-        empty_socket(p);
+        take_ring(p);
 }
 
 bool gd__port_stopped(const struct gd__port *p)

@@ -181,8 +181,11 @@ static bool put(struct gd_worker *w, struct gd__entry *e)
         gd_result_out_of_memory(&e->result, "no memory for a line of %zu bytes", room);
         return false;
     }
-    char *at = to + snprintf(to, HEAD_MOST, "{\"id\":%llu,\"attempt\":%u,\"input\":", (unsigned long long)e->task.id,
-                             e->task.attempt);
+    char *at = stpcpy(to, "{\"id\":");
+    at += gd__json_put_uint(at, e->task.id);
+    at = stpcpy(at, ",\"attempt\":");
+    at += gd__json_put_uint(at, e->task.attempt);
+    at = stpcpy(at, ",\"input\":");
     at += stream.json ? copy_json(at, e->task.data, e->task.size) : gd__json_escape(at, e->task.data, e->task.size);
     *at++ = '}';
     *at++ = '\n';

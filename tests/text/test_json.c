@@ -497,4 +497,15 @@ TEST(any_bytes_are_written_and_read_back)
     round_trip((const unsigned char *)half_pairs, sizeof half_pairs - 1);
 }
 
+TEST(numbers_are_written)
+{
+    static const uint64_t numbers[] = { 0, 9, 10, 4294967296, UINT64_MAX - 1, UINT64_MAX };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char expected[32], got[GD__JSON_UINT_ROOM];
+        const int n = snprintf(expected, sizeof expected, "%llu", (unsigned long long)numbers[i]);
+        CHECK_EQ(gd__json_put_uint(got, numbers[i]), (size_t)n);
+        CHECK_MEM(got, expected, (size_t)n);
+    }
+}
+
 TEST_MAIN()

@@ -68,6 +68,17 @@ static char *put_escape(char *to, const unsigned char *p, size_t length)
     return to;
 }
 
+size_t gd__json_put_uint(char *to, uint64_t n)
+{
+    char digits[GD__JSON_UINT_ROOM];
+    size_t from = sizeof digits;
+    do
+        digits[--from] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    memcpy(to, digits + from, sizeof digits - from);
+    return sizeof digits - from;
+}
+
 size_t gd__json_escape(char *to, const void *bytes, size_t n)
 {
     const unsigned char *p = bytes;

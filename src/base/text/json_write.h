@@ -1,10 +1,15 @@
-/* Writes JSON strings, even from bytes that are not UTF-8 (see base/text/json.h). */
+/* Writes JSON numbers and strings, even from bytes that are not UTF-8 (see base/text/json.h). */
 #ifndef GD_BASE_TEXT_JSON_WRITE_H
 #define GD_BASE_TEXT_JSON_WRITE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/text/buffer.h"
+
+/* Writes a number in decimal, without a NUL. Returns how many bytes, at most GD__JSON_UINT_ROOM. */
+enum { GD__JSON_UINT_ROOM = 20 };
+size_t gd__json_put_uint(char *to, uint64_t n);
 
 /* Writes bytes as a string, with its quotes. It needs gd__json_escaped_size() bytes of room, at most 6 * n + 2. */
 size_t gd__json_escape(char *to, const void *bytes, size_t n);

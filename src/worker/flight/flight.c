@@ -85,7 +85,7 @@ static void put_partial(struct gd_worker *w, struct gd__flight_entry *e)
 
 void gd__flight_put_answer(struct gd_worker *w, struct gd__flight_entry *e)
 {
-    e->finished_ns = gd__ticks_now(&w->clock);
+    e->finished_ns = gd__flight_of(w)->answered_ns;
     put_result(w, e);
     leave_if_lost(w, gd__flight_of(w));
 }
@@ -168,7 +168,8 @@ static void call_begin(struct gd_worker *w, struct gd__flight *f, struct gd__fli
     gd__host_check_fork(w);
     if (code)
         fail_begin(w, e, code);
-    const unsigned state = atomic_fetch_xor(&e->state, GD__FLIGHT_BEGINNING | GD__FLIGHT_HELD);
+    /* BEGINNING becomes HELD. An addition is one instruction, and an exclusive or would be a loop. */
+    const unsigned state = atomic_fetch_add(&e->state, GD__FLIGHT_HELD - GD__FLIGHT_BEGINNING);
     if (state & GD__FLIGHT_FINISHED) {
         gd__flight_commit(w); /* a partial result of this task may have been posted */
         put_result(w, e);
@@ -257,13 +258,22 @@ static bool poll_bells(struct gd_worker *w, struct gd__flight *f, enum wait_for 
     return all[BELL].revents != 0;
 }
 
+/* Whether no task can begin before another one has ended. Then the dispatcher need not ring for new tasks. */
+static bool is_full(const struct gd__flight *f)
+{
+    return f->in_flight == f->concurrency || f->claimed;
+}
+
 /* Sleeps once, unless there is something to do. May also return without a reason. */
 static void sleep_once(struct gd_worker *w, struct gd__flight *f, enum wait_for what)
 {
     bool rung = false;
     const bool for_room = atomic_load(&f->n_waiters) > 0;
     atomic_store_explicit(&f->asleep, 1, memory_order_relaxed);
-    gd__port_sleep(&w->port, for_room); /* contains a full fence; it also orders the store to f->asleep above */
+    if (for_room || !is_full(f))
+        gd__port_sleep(&w->port, for_room); /* contains a full fence; it also orders the store to f->asleep above */
+    else
+        gd__full_fence(); /* pairs with the fence of gd__flight_wake() */
     if (!has_work(w, f, what) && (for_room || atomic_load(&f->n_waiters) == 0)) {
         gd__before_wait();
         rung = poll_bells(w, f, what);

@@ -121,7 +121,7 @@ struct gd__flight {
     bool unflushed;                     /* tasks were put since the last flush */
     int watch_ms;                       /* what pipe->watch returned last */
     struct gd__ids *ids;                /* finds tasks in flight by their ids */
-    uint64_t last_put_ns;
+    uint64_t last_put_ns, answered_ns;  /* when a task was last put, and answers were last read */
     _Atomic bool cancel_due; /* a task may be cancelled newly */
 
     _Atomic(struct gd__post *) posts; /* the newest first */

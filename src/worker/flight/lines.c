@@ -125,11 +125,17 @@ int gd__lines_watch(struct gd_worker *w, struct gd__flight *f, struct pollfd fds
     return wait_ms >= 0 && (flush_ms < 0 || wait_ms < flush_ms) ? wait_ms : flush_ms;
 }
 
+static void take(struct gd_worker *w, struct gd__flight *f, const struct pollfd fds[GD__FLIGHT_WATCHED])
+{
+    f->answered_ns = gd__ticks_now(&w->clock);
+    f->pipe->take(w, fds);
+}
+
 void gd__lines_take(struct gd_worker *w, struct gd__flight *f, const struct pollfd fds[GD__FLIGHT_WATCHED],
                     bool timed_out)
 {
     if (!timed_out)
-        f->pipe->take(w, fds);
+        take(w, f, fds);
     else if (f->watch_ms >= 0 && !(wants_flush(f) && flush_wait_ms(w, f) == 0))
         f->pipe->late(w); /* otherwise the next watch sends the flush */
 }
@@ -143,5 +149,5 @@ void gd__lines_look(struct gd_worker *w, struct gd__flight *f)
     gd__host_flush(w); /* the dispatcher knows what has begun before it is sent */
     f->pipe->watch(w, fds);
     if (poll(fds, GD__FLIGHT_WATCHED, 0) > 0)
-        f->pipe->take(w, fds);
+        take(w, f, fds);
 }
