@@ -221,7 +221,7 @@ static void hide(struct cli_progress *p)
     p->shown = false;
 }
 
-/* Reads the figures and lays them out. False if there are none yet. */
+/* Reads the figures and lays them out. Returns false if there are no figures yet. */
 static bool refresh(struct cli_progress *p, struct cli_figures *f)
 {
     struct gd_stats stats = { .size = sizeof stats };

@@ -50,7 +50,7 @@ void cli_task_end_pack(void *at, const struct cli_task_end *e, void *extra);
  * size. */
 size_t cli_task_end_unpack(struct cli_task_end *e, struct gd_report *report, const void *at, void **extra);
 
-/* The exit status as a shell gives it: the code, 128 + signal, or 255 if there is none. */
+/* The exit status as a shell gives it: the code, 128 + signal, or 255 if there is neither. */
 int cli_task_end_shell_status(const struct cli_task_end *e);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "python/native/fields.h"
 
-/* "No such job" has its own exception, so that callers can tell it from other errors. */
+/* "No such job" has its own exception, so that callers can distinguish it from other errors. */
 static PyObject *no_job_error;
 
 static PyObject *observe_error(int code)

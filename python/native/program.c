@@ -7,10 +7,9 @@
  * The program dies with this process, however this process ends. The child asks the kernel for that before exec().
  *
  * The program gets each SIGINT once. For Ctrl-C the terminal sends SIGINT to every process in the foreground, so the
- * program has it already. A SIGINT that was sent only to this process must be passed on. Only a signal handler can tell
- * the two apart (si_code). So the handler here passes the signal on, and then calls the previous handler, which is
- * Python's.
- */
+ * program has it already. A SIGINT that was sent only to this process must be passed on. Only a signal handler can
+ * distinguish the two cases (si_code). So the handler here passes the signal on, and then calls the previous handler,
+ * which is Python's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -256,7 +256,7 @@ void gd__worker_left(struct gd__sched *s, uint64_t now, unsigned i)
         gd__worker_set_state(s, now, i, GD__WORKER_SPARE);
 }
 
-/* A worker that was removed and has not been told to stop yet simply stays. */
+/* If a removed worker was not asked to stop yet, it simply stays. */
 static void come_back(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];

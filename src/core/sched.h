@@ -241,7 +241,7 @@ struct gd__sched_worker {
     bool no_steal;    /* no task could be taken back from it, and it has sent no result since then */
     bool stuck;       /* its first task takes long: it is handed no other task before its next result */
     bool leaving;     /* it was removed: it gets no more tasks, and becomes SPARE when it has finished those it began */
-    bool comes_back;  /* while leaving: it was added again, after its process had been told to stop */
+    bool comes_back;  /* while leaving: it was added again, after its process was asked to stop */
     bool was_used;    /* it was started at least once */
     bool loads;       /* it loads tasks before it begins them */
     int gpu_id;

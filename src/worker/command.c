@@ -2,8 +2,8 @@
  *
  * The worker's main thread starts the command with posix_spawn and waits for it. Nothing polls or reads meanwhile:
  * stdout and stderr are memfds, which are read when the command has ended. They are reused for the next task, unless a
- * process that the command left running still has them open. This process is the reaper of its descendants, so one
- * waitpid() call tells whether there is such a process. Everything that is the same for every task (attributes, file
+ * process that the command left running still has them open. This process adopts its orphaned descendants, so one
+ * waitpid() call shows whether there is such a process. Everything that is the same for every task (attributes, file
  * actions, environment) is prepared once.
  *
  * A command belongs to the worker's process group and has the default signals. To interrupt it, SIGTERM is sent to the

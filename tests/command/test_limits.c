@@ -162,7 +162,8 @@ TEST(the_output_of_a_task_that_takes_too_long_is_recorded)
 
 /* --- --max-tasks-per-worker -------------------------------------------------------------- */
 
-/* A process may do more tasks than that, which it has begun before it is told. With --halt it is handed one at a time. */
+/* A process may do more tasks than that, if it has begun them before it is asked to end. With --halt it is handed one
+ * task at a time. */
 TEST(a_new_process_after_two_tasks)
 {
     CHECK_STR(

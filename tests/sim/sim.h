@@ -291,7 +291,7 @@ void check_flight(struct sim *s, unsigned w);
 /* deaths.c */
 void deaths_open(struct sim *s);
 void deaths_close(struct sim *s);
-void deaths_noticed(struct sim *s, unsigned w);             /* before the scheduler is told of it */
+void deaths_noticed(struct sim *s, unsigned w);             /* call it before the event is reported to the scheduler */
 void deaths_charge(struct sim *s, unsigned w, uint64_t id); /* that death is charged to a task */
 void deaths_task_failed(struct sim *s, uint64_t id);        /* the task is final, because of a crash or a timeout */
 void deaths_forget(struct sim *s, unsigned w);              /* the worker was removed */

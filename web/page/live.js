@@ -130,7 +130,7 @@ function sortedWorkers() {
   return [...run.view.workers].sort((a, b) => a.gpu_id - b.gpu_id || a.worker_id - b.worker_id);
 }
 
-/* Updates the text and the colour of the row's badge. Makes the badge if there is none. */
+/* Updates the text and the colour of the row's badge. Makes the badge if the row has no badge yet. */
 function statusCell(row, w) {
   const badge = row.statusBadge || (row.statusBadge = element('span'));
   setClass(badge, 'badge ' + (KINDS[w.status] || 'idle'));

@@ -126,7 +126,7 @@ static const struct {
 } limits[] = { { 2, end_tasks }, { 1, end_output } };
 enum { LIMITS = sizeof limits / sizeof *limits };
 
-/* The time of the next limit. GD__NEVER: there is none. */
+/* The time of the next limit. GD__NEVER: no limit is left. */
 static uint64_t next_limit(const struct cli_interrupt *i)
 {
     if (i->term_ns == 0 || i->n_limits == LIMITS)

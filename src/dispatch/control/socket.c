@@ -159,7 +159,7 @@ static bool is_same_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
-/* A free place. If there is none, closes the client that was silent the longest. */
+/* Returns a free place for a client. If no place is free, closes the client that was silent the longest. */
 static struct client *find_place(struct gd__control_socket *s)
 {
     struct client *oldest = &s->clients[0];

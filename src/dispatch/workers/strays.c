@@ -10,9 +10,9 @@
  *   WORKER:TASK.ATTEMPT  started by a command: killed if that attempt has no result; otherwise it is a daemon that the
  *                        command left running on purpose, and it stays
  *
- * They are killed and waited for, and the search is repeated until it finds no more. After that the scheduler is told
- * that the worker is dead. So no process of the worker runs at the same time as the next attempt. The loop continues
- * meanwhile. If a process cannot be killed, the wait ends after WAIT_S seconds, as for a worker.
+ * They are killed and waited for, and the search is repeated until it finds no more. After that the death of the worker
+ * is reported to the scheduler. So no process of the worker runs at the same time as the next attempt. The loop
+ * continues meanwhile. If a process cannot be killed, the wait ends after WAIT_S seconds, as for a worker.
  *
  * Processes in the worker's own group were killed with it, but may not have ended yet. They are waited for too, because
  * their children become children of the dispatcher only after that.

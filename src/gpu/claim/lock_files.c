@@ -218,7 +218,7 @@ static int make_file(const struct gd__lock_directory *d, const char *name)
     return rc;
 }
 
-/* Lists all files. First makes a file of this user if there is none. */
+/* Lists all files. First makes a file of this user if this user has no file yet. */
 static int find_with_own(struct files *out, const struct gd__lock_directory *d, const char *name)
 {
     int rc = find_files(out, d, name);

@@ -80,7 +80,7 @@ struct gd__flight_pipe {
      * Later the task is finished with gd__lines_answered(). */
     bool (*put)(struct gd_worker *w, struct gd__flight_entry *e);
     void (*cancel)(struct gd_worker *w, const struct gd__flight_entry *e);
-    void (*flush)(struct gd_worker *w); /* tells the program that no more tasks follow for now */
+    void (*flush)(struct gd_worker *w); /* sends a flush line: no more tasks follow for now */
     /* watch sends what the program takes, sets what to wait for, and returns the longest wait in ms (-1: no limit).
      * take does what poll() found. late is called if the wait was too long. Both end the process if the program broke
      * the protocol or has ended. */

@@ -3,9 +3,9 @@
  * Lines are put into a buffer while there are tasks and places. The buffer is sent every few tasks, and before the main
  * thread sleeps.
  *
- * A program may gather tasks, and begin them when it has enough. If it has fewer than it announced, it is told when no
- * more tasks follow: no task came for batch_wait, or no more may be in flight. So it never needs to guess by a timeout.
- */
+ * A program may gather tasks, and begin them when it has enough. If it has fewer tasks than its concurrency, it gets a
+ * flush line when no more tasks follow: no task came for batch_wait, or no more may be in flight. So the program never
+ * needs a timeout of its own. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "worker/flight/flight.h"
