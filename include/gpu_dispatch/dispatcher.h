@@ -229,9 +229,9 @@ struct gd_options {
     unsigned batch_size;    /* default 1: the most tasks given to process_batch() at once */
     unsigned batch_wait_us; /* how long to wait for more tasks when a batch is not full */
     unsigned io_threads;    /* default 1: how many threads of a worker run load() */
-    /* How many tasks may be loaded but not done, including those that are running. 0: twice the larger of io_threads and
-     * batch_size. For a worker with begin(), it is at least the number of tasks that can be in flight, and 0 means: two
-     * more than that for each I/O thread. */
+    /* How many tasks may be loaded but not done, including those that are running. 0: twice the larger of io_threads
+     * and batch_size. A worker with begin() can always load as many tasks as it can have in flight. For such a worker,
+     * 0 means that number plus two for each I/O thread. */
     unsigned load_ahead;
 
     /* waiting and stopping */

@@ -13,10 +13,9 @@
  * If the process dies with several tasks in flight, none is charged, and each is a suspect. After its first such death
  * a task runs again like any other. After its second it runs alone, on the same worker, while the other workers go on.
  *
- * A worker may also load tasks before it begins them. Then a task that was being loaded, or was loaded, is suspected
- * like one in flight. The time limit counts from the begin. But if no task is in flight, the first task of the window
- * has no reason to wait, so its limit counts from then on, and limits its load too.
- */
+ * A worker may also load tasks before it begins them. Then a task that was being loaded, or was loaded, is suspect like
+ * a task in flight. The time limit counts from the begin. But if no task is in flight, the first task of the window has
+ * no reason to wait. So its limit counts from that moment, and limits its load too. */
 #include "core/internal.h"
 
 /* --- the set of tasks in flight --- */

@@ -53,7 +53,8 @@ static uint64_t most_handed(const struct sim *s, unsigned w)
     return c->window > 0 ? gd__max64(c->window, batch) : gd__max64(is_short ? 2 * batch + ahead : batch, least);
 }
 
-/* If a task is taken back and handed at once to the same process, behind the same task, it has waited all the time. */
+/* If a task is taken back and at once handed to the same process again, behind the same task, it has waited all the
+ * time. */
 static void note_handed(struct sim *s, unsigned w, const struct gd__task *t)
 {
     struct sim_task *task = &s->tasks[t->id];
@@ -494,7 +495,7 @@ static void check_dealt(struct sim *s, const struct gd__waiting *q)
     }
 }
 
-/* A task that has just been dealt lies in the queue of a worker, unless no worker gets tasks. */
+/* A task that has just been dealt is in the queue of a worker, unless no worker gets tasks. */
 static void check_dealt_to_worker(void *ctx, uint32_t slot)
 {
     struct sim *s = ctx;

@@ -66,7 +66,8 @@ static uint64_t some_time(const struct sim_plan *p, uint64_t *r)
     return between(r, t, 10 * t);
 }
 
-/* In a quarter of the plans all times are of the same order of magnitude, so that events which rarely meet do meet. */
+/* In a quarter of the plans all times are of the same order of magnitude, so that rare coincidences of events happen.
+ */
 static void draw_scale(struct sim_plan *p, uint64_t *r)
 {
     const unsigned powers = 6; /* from a microsecond to a second */

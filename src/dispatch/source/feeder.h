@@ -28,7 +28,7 @@ struct gd__intake_entry {
     uint64_t word;
 };
 
-/* What only some tasks have. It is not in the entry, for the same reason. An entry that has terms has this bit in
+/* Data that only some tasks have. It is not in the entry, for the same reason. An entry that has terms has this bit in
  * payload[0], which is the size of the payload. */
 #define GD__INTAKE_HAS_TERMS (UINT64_C(1) << 63)
 struct gd__intake_terms {

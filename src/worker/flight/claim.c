@@ -5,9 +5,8 @@
  * Without load(), a task is claimed only when it can begin at once. With load(), a task is claimed as soon as there is a
  * free entry, so tasks are loaded while all places are taken.
  *
- * A task that is suspected of crashing (GD__TASK_SOLO) is not loaded beside other tasks. While it is claimed or in
- * flight, no other task is claimed.
- */
+ * A task that is suspected of crashing (GD__TASK_SOLO) is loaded alone. While it is claimed or in flight, no other task
+ * is claimed. */
 #include <string.h>
 
 #include "base/alloc.h"

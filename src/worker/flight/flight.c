@@ -1,8 +1,8 @@
 /* The loop of a worker with tasks in flight. Only the main thread runs it.
  *
- * It begins tasks while there are free places and claimed tasks (claim.c). It also commits what other threads have posted: results of
- * finished tasks, and partial results. If there is nothing to do, it sleeps until the dispatcher rings (a socket) or
- * another thread posts something (an eventfd).
+ * It begins tasks while there are free places and claimed tasks (claim.c). It also commits what other threads have
+ * posted: results of finished tasks, and partial results. If there is nothing to do, it sleeps until the dispatcher
+ * rings (a socket) or another thread posts something (an eventfd).
  *
  * A STARTED record is committed, and the dispatcher woken for it, before begin() is called. So the dispatcher knows
  * which tasks had begun if begin() crashes, and can limit their time.

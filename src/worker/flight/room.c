@@ -4,8 +4,8 @@
  * While a thread waits, the main thread sleeps with wants_room, and signals `changed` when `released` has moved. If the
  * main thread itself needs room, inside begin(), it commits what other threads post while it waits.
  *
- * A thread that runs load() does not wait. Its task may have to begin before a task that has room can begin, so it could
- * wait for itself.
+ * A thread that runs load() does not wait for room. A task that holds room may have to begin after the task of this
+ * thread, so the thread could wait for itself.
  *
  * If all room belongs to results that are not finished, and every thread that allocated one of them waits for room,
  * they would wait for ever. Then the allocation fails. Threads have numbers, so that this case can be recognised.
