@@ -221,9 +221,11 @@ int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struc
         gd__update_target(s, i);
     }
     gd__window_changed(s, i);
-    if (o->failure == GD_FAILURE_NONE) { /* almost every task: without the call, it costs less */
+    if (o->failure == GD_FAILURE_NONE) { /* almost every task: as little as possible is done */
         end_well(s, i, slot, o);
-        after_result(s, now, i);
+        if (!w->ready || s->stopping || s->has_limits || s->has_cancels || s->config.max_tasks > 0 ||
+            s->outstanding == 0)
+            after_result(s, now, i);
     } else {
         gd__attempt_judge(s, now, i, slot, o, asked);
     }

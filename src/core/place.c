@@ -78,6 +78,7 @@ void gd__update_hunger(struct gd__sched *s, unsigned i)
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t load = gd__load(w);
     const bool ready = w->state == GD_WORKER_IDLE && !w->solo && !w->stuck && !w->leaving && !w->renew;
+    w->ready = ready;
     enum gd__appetite now = GD__SATED;
     if (ready && load == 0)
         now = GD__STARVING;
@@ -153,18 +154,14 @@ static void by_size_remove(struct gd__sched *s, uint32_t slot)
             by_size_push(s, s->by_size[i]);
 }
 
-/* Puts a task into the queue of a worker. home < 0, or a worker that gets no more tasks: into the backlog. */
-static void place_on(struct gd__sched *s, uint32_t slot, int home, bool is_new)
+/* The queue for a task with that home. home < 0, or a worker that gets no more tasks: the backlog. */
+static struct gd__waiting *queue_of(struct gd__sched *s, uint32_t slot, int home)
 {
     if (home < 0 || is_out(&s->workers[home]))
         home = -1;
     s->tasks[slot].home = (int16_t)home;
-    struct gd__waiting *q = home < 0 ? &s->backlog : &s->workers[home].placed;
-    if (is_new)
-        gd__waiting_append(s, q, slot);
-    else
-        gd__waiting_insert(s, q, slot);
     s->n_placed += home >= 0;
+    return home < 0 ? &s->backlog : &s->workers[home].placed;
 }
 
 void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot)
@@ -174,10 +171,12 @@ void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot)
     t->state = GD__TASK_WAITING;
     if (t->priority != 0 && !s->has_priorities)
         gd__order_by_priority(s);
-    if (s->config.placement == GD_PLACE_BY_SIZE)
+    if (s->config.placement == GD_PLACE_DYNAMIC)
+        gd__waiting_append(s, &s->backlog, slot);
+    else if (s->config.placement == GD_PLACE_BY_SIZE)
         by_size_push(s, slot);
     else
-        place_on(s, slot, choose_home(s, t), true);
+        gd__waiting_append(s, queue_of(s, slot, choose_home(s, t)), slot);
 }
 
 /* Places a task that must run alone on a certain worker. If that worker is gone, another worker is used. */
@@ -213,7 +212,7 @@ void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
 void gd__place_back(struct gd__sched *s, uint32_t slot)
 {
     s->tasks[slot].state = GD__TASK_WAITING;
-    place_on(s, slot, s->tasks[slot].home, false);
+    gd__waiting_insert(s, queue_of(s, slot, s->tasks[slot].home), slot);
 }
 
 /* A task that waits to be dealt by size is only in the heap by_size. It has no home, like a task of the backlog. */
@@ -240,8 +239,9 @@ void gd__place_release(struct gd__sched *s, unsigned i)
 {
     struct gd__waiting *q = &s->workers[i].placed;
     while (q->count > 0) {
+        const uint32_t slot = gd__waiting_pop(s, q);
         s->n_placed--;
-        place_on(s, gd__waiting_pop(s, q), -1, false);
+        gd__waiting_insert(s, queue_of(s, slot, -1), slot);
     }
     struct gd__list *suspects = &s->workers[i].suspects;
     while (suspects->count > 0) {
@@ -341,6 +341,12 @@ static bool is_long(const struct gd__sched *s, const struct gd__sched_worker *w)
     return w->mean_ns == 0 || (s->source_ended && w->mean_ns >= LONG_NS);
 }
 
+static bool may_be_kept_for_others(const struct gd__sched *s, const struct gd__sched_worker *w,
+                                   const struct gd__waiting *q)
+{
+    return q == &s->backlog && is_long(s, w);
+}
+
 /* Whether the rest of the backlog is left for other workers: one batch (or as many tasks as can be in flight) for each
  * worker, and a second one for each worker that has no task. */
 static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const struct gd__waiting *q)
@@ -348,7 +354,7 @@ static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const stru
     const struct gd__sched_worker *w = &s->workers[i];
     const uint64_t b = w->concurrency > 1 ? w->places : batch_unit(s, w);
     const bool needs_more = w->concurrency > 1 ? !w->loads || gd__load(w) < w->places : gd__load(w) == 0;
-    if (q != &s->backlog || needs_more || !is_long(s, w) || q->count >= 2 * b * s->config.n_workers)
+    if (needs_more || q->count >= 2 * b * s->config.n_workers)
         return false;
     uint64_t others = 0;
     for (unsigned k = 0; k < s->config.n_workers; k++) {
@@ -361,12 +367,13 @@ static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const stru
 static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__waiting *q)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t b = batch_unit(s, w), target = w->target;
+    const uint64_t b = batch_unit(s, w), load = gd__load(w), length = gd__window_length(w);
     uint64_t left = gd__max64(gd__max64(fair_part(s, q), w->burst), b);
-    if (w->concurrency > 1 && gd__load(w) < w->places) /* fill_places() fills the other places */
-        left = gd__load(w) == 0;
-    while (left > 0 && q->count > 0 && gd__load(w) + b <= target && gd__window_length(w) + b <= s->config.window_max &&
-           !is_kept_for_others(s, i, q)) {
+    if (w->concurrency > 1 && load < w->places) /* fill_places() fills the other places */
+        left = load == 0;
+    uint64_t room = gd__min64(w->target - gd__min64(w->target, load), s->config.window_max - length);
+    const bool may_keep = may_be_kept_for_others(s, w, q);
+    for (; left > 0 && q->count > 0 && room >= b && !(may_keep && is_kept_for_others(s, i, q)); room -= b) {
         uint64_t n = gd__min64(b, q->count);
         const bool is_short = n < b;
         if (is_short && (gd__load(w) > 0 || !may_go_short(s, now, q)))
@@ -497,7 +504,7 @@ static void deal_by_size(struct gd__sched *s)
         return;
     while (s->by_size_count > 0) {
         const uint32_t slot = by_size_pop(s);
-        place_on(s, slot, next_in_turn(s), false);
+        gd__waiting_insert(s, queue_of(s, slot, next_in_turn(s)), slot);
     }
 }
 

@@ -23,19 +23,14 @@
  */
 #include "core/internal.h"
 
-enum event { EV_READY, EV_SETUP_FAILED, EV_BEGUN, EV_RESULT, EV_EXITED, EV_TIMER, N_EVENTS };
+enum event { EV_READY, EV_SETUP_FAILED, EV_BEGUN, EV_EXITED, EV_TIMER, N_EVENTS };
 
 struct event_data {
     uint64_t now;
     const char *message;
-    const struct gd__outcome *outcome;
     const struct gd__death *death;
     const struct gd__begin *begin;
-    unsigned safe_batch;
     unsigned concurrency; /* READY */
-    bool in_flight;       /* RESULT: of the task at that place and position */
-    unsigned place;
-    uint64_t position;
 };
 
 typedef int handler(struct gd__sched *s, unsigned i, const struct event_data *e);
@@ -245,13 +240,6 @@ static int on_begun(struct gd__sched *s, unsigned i, const struct event_data *e)
     return gd__inflight_begun(s, e->now, i, e->begin);
 }
 
-static int on_result(struct gd__sched *s, unsigned i, const struct event_data *e)
-{
-    if (e->in_flight)
-        return gd__inflight_finished(s, e->now, i, e->place, e->position, e->outcome);
-    return gd__attempt_ended(s, e->now, i, e->outcome, e->safe_batch);
-}
-
 static int on_exited(struct gd__sched *s, unsigned i, const struct event_data *e)
 {
     gd__worker_exited(s, e->now, i, e->death);
@@ -337,14 +325,8 @@ static handler *const table[GD__WORKER_STATES][N_EVENTS] = {
                              [EV_SETUP_FAILED] = on_setup_failed,
                              [EV_EXITED] = on_exited,
                              [EV_TIMER] = on_setup_timeout },
-    [GD_WORKER_IDLE] = { [EV_BEGUN] = on_begun,
-                         [EV_RESULT] = on_result,
-                         [EV_EXITED] = on_exited,
-                         [EV_TIMER] = on_deadline },
-    [GD_WORKER_CANCELLING] = { [EV_BEGUN] = on_begun,
-                               [EV_RESULT] = on_result,
-                               [EV_EXITED] = on_exited,
-                               [EV_TIMER] = on_grace_over },
+    [GD_WORKER_IDLE] = { [EV_BEGUN] = on_begun, [EV_EXITED] = on_exited, [EV_TIMER] = on_deadline },
+    [GD_WORKER_CANCELLING] = { [EV_BEGUN] = on_begun, [EV_EXITED] = on_exited, [EV_TIMER] = on_grace_over },
     [GD_WORKER_STOPPING] = { [EV_READY] = on_ignored,
                              [EV_SETUP_FAILED] = on_setup_failed,
                              [EV_EXITED] = on_exited,
@@ -352,15 +334,11 @@ static handler *const table[GD__WORKER_STATES][N_EVENTS] = {
     [GD_WORKER_KILLING] = { [EV_READY] = on_ignored,
                             [EV_SETUP_FAILED] = on_ignored,
                             [EV_BEGUN] = on_begun,
-                            [EV_RESULT] = on_result,
                             [EV_EXITED] = on_exited,
                             [EV_TIMER] = on_kill_failed },
     [GD_WORKER_RESTING] = { [EV_TIMER] = on_rested },
     [GD__WORKER_HELD] = { [EV_TIMER] = on_no_stop },
-    [GD__WORKER_SHORT] = { [EV_BEGUN] = on_begun,
-                           [EV_RESULT] = on_result,
-                           [EV_EXITED] = on_exited,
-                           [EV_TIMER] = on_try_again },
+    [GD__WORKER_SHORT] = { [EV_BEGUN] = on_begun, [EV_EXITED] = on_exited, [EV_TIMER] = on_try_again },
 };
 
 static int fire(struct gd__sched *s, unsigned i, enum event event, const struct event_data *e)
@@ -379,11 +357,16 @@ int gd__sched_begun(struct gd__sched *s, uint64_t now, unsigned w, const struct 
     return fire(s, w, EV_BEGUN, &(struct event_data){ .now = now, .begin = b });
 }
 
+/* Results are not in the table: there are too many of them, and they mean the same in every state. */
+static bool takes_results(unsigned state)
+{
+    return gd__takes_tasks(state) || state == GD_WORKER_KILLING;
+}
+
 int gd__sched_finish(struct gd__sched *s, uint64_t now, unsigned w, unsigned place, uint64_t position,
                      const struct gd__outcome *o)
 {
-    const struct event_data e = { .now = now, .outcome = o, .in_flight = true, .place = place, .position = position };
-    return fire(s, w, EV_RESULT, &e);
+    return takes_results(s->workers[w].state) ? gd__inflight_finished(s, now, w, place, position, o) : GD_E_PROTOCOL;
 }
 
 int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const char *message)
@@ -393,7 +376,7 @@ int gd__sched_setup_failed(struct gd__sched *s, uint64_t now, unsigned w, const 
 
 int gd__sched_result(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__outcome *o, unsigned safe_batch)
 {
-    return fire(s, w, EV_RESULT, &(struct event_data){ .now = now, .outcome = o, .safe_batch = safe_batch });
+    return takes_results(s->workers[w].state) ? gd__attempt_ended(s, now, w, o, safe_batch) : GD_E_PROTOCOL;
 }
 
 void gd__sched_exited(struct gd__sched *s, uint64_t now, unsigned w, const struct gd__death *d)

@@ -60,7 +60,7 @@ static int open_workers(struct gd__sched *s)
 static int open_tasks(struct gd__sched *s)
 {
     const struct gd__sched_config *c = &s->config;
-    s->tasks = gd__alloc_lines(s->n_slots, sizeof *s->tasks); /* a slot is cleared when it is used for the first time */
+    s->tasks = gd__alloc_lines(s->n_slots, sizeof *s->tasks); /* a slot is cleared before its first use */
     if (!s->tasks)
         return GD_E_NO_MEMORY;
     if (c->placement == GD_PLACE_BY_SIZE && !(s->by_size = gd__calloc(s->n_slots, sizeof *s->by_size)))
@@ -189,7 +189,8 @@ static void deliver_in_order(struct gd__sched *s, uint32_t slot, const struct gd
 
 void gd__task_final(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
 {
-    if ((o->failure == GD_FAILURE_CRASH || o->failure == GD_FAILURE_TIMEOUT) && s->tasks[slot].killed != -1)
+    if (o->failure != GD_FAILURE_NONE && (o->failure == GD_FAILURE_CRASH || o->failure == GD_FAILURE_TIMEOUT) &&
+        s->tasks[slot].killed != -1)
         gd__death_explained(s, &s->tasks[slot]);
     if (s->config.ordered)
         deliver_in_order(s, slot, o);
@@ -374,19 +375,21 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
     struct gd__task *t = &s->tasks[slot];
     t->id = s->next_id++;
     memcpy(t->payload, task->payload, sizeof t->payload);
+    t->attempt = t->errors = 0;
+    t->crashes = 0;
+    t->worker = -1;
+    t->priority = (signed char)task->priority;
+    t->has_extras = task->tag != 0 || task->timeout_ns != 0;
     t->tag = task->tag;
     t->weight = task->weight;
-    t->priority = (int8_t)task->priority;
-    t->timeout_ns = task->timeout_ns;
-    t->has_extras = task->tag != 0 || task->timeout_ns != 0;
-    s->has_limits |= task->timeout_ns > 0;
     t->waiting_since = now;
-    t->attempt = t->crashes = t->errors = 0;
+    t->timeout_ns = task->timeout_ns;
     t->first_start_ns = 0;
-    t->worker = t->home = t->solo_on = t->killed = -1;
-    t->solo = t->asked_to_stop = t->cancel_asked = false;
-    t->group_deaths = 0;
+    t->home = t->solo_on = t->killed = -1;
     t->verdict = GD__VERDICT_NONE;
+    t->group_deaths = 0;
+    t->asked_to_stop = t->solo = t->cancel_asked = false;
+    s->has_limits |= task->timeout_ns > 0;
     s->outstanding++;
     s->counts.taken++;
     if (s->stopping)
@@ -515,14 +518,6 @@ bool gd__sched_has_idle(const struct gd__sched *s)
 bool gd__sched_finished(const struct gd__sched *s)
 {
     return s->source_ended && s->outstanding == 0 && s->n_alive == 0;
-}
-
-const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position)
-{
-    const struct gd__sched_worker *worker = &s->workers[w];
-    if (position < worker->head || position >= worker->tail)
-        return NULL;
-    return &s->tasks[worker->window[position & s->window_mask]];
 }
 
 const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w)

@@ -82,9 +82,9 @@ struct gd__task {
     uint16_t crashes; /* at most GD__CRASHES_MAX */
     int16_t worker;   /* the last worker that it was handed to; -1: none */
     uint16_t batch;   /* while HANDED: number of tasks from this one to the end of its batch */
-    uint8_t state : 7;
-    uint8_t has_extras : 1; /* tag, timeout_ns or first_start_ns is not 0 */
-    int8_t priority;        /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
+    uint8_t state;
+    signed char priority : 4;     /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
+    unsigned char has_extras : 1; /* tag, timeout_ns or first_start_ns is not 0 */
 
     uint64_t tag;
     uint64_t weight;
@@ -235,6 +235,7 @@ struct gd__sched_worker {
     uint8_t state; /* enum gd_worker_state, HELD or SHORT; IDLE stands for "ready", BUSY is derived */
     uint8_t kill_reason;
     uint8_t appetite; /* enum gd__appetite */
+    bool ready;       /* its state is IDLE, and nothing else keeps it from getting tasks */
     bool given_up;    /* it is not started again */
     bool wants_start; /* waits for its turn to set up */
     bool solo;        /* the window holds one suspect: hand it no other task */
@@ -438,7 +439,13 @@ const struct gd__task *gd__sched_in_flight(const struct gd__sched *s, unsigned w
 /* The task at the head of w's window, or NULL. */
 const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w);
 /* The task at a position of w's window, or NULL if the window does not hold that position. */
-const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position);
+static inline const struct gd__task *gd__sched_at(const struct gd__sched *s, unsigned w, uint64_t position)
+{
+    const struct gd__sched_worker *worker = &s->workers[w];
+    if (position < worker->head || position >= worker->tail)
+        return NULL;
+    return &s->tasks[worker->window[position & s->window_mask]];
+}
 enum gd_worker_state gd__sched_worker_state(const struct gd__sched *s, unsigned w);
 /* The reason why w's process was killed, as a message. NULL: it was not killed. */
 const char *gd__sched_kill_message(const struct gd__sched *s, unsigned w);
