@@ -435,7 +435,8 @@ class Recordings:
 
 def transcribe(b):
     """Compares whole programs, including loading the model, with one thread each. The two programs take turns in going
-    first.""" if not os.path.exists(os.path.join(b.build, "bench", "bench_whisper_loop")):
+    first."""
+    if not os.path.exists(os.path.join(b.build, "bench", "bench_whisper_loop")):
         row("transcription", "not measured: no transcription worker in this build (make transcribe)")
         return
     ours, theirs, two = [], [], []
