@@ -12,7 +12,7 @@
 
 struct view_remaining {
     bool has_left; /* the next three fields are known */
-    uint64_t left; /* inputs of the last run that are not finished, neither in it nor before */
+    uint64_t left; /* inputs of the last run that were finished neither in that run nor earlier */
     uint64_t all;  /* all tasks: those in the journal and those that are left */
     uint64_t gone; /* tasks in the journal that were not in the input of the last run; 0 if that run did not finish */
 };

@@ -1,4 +1,4 @@
-/* Corrects how much of the work is done, as a user or a page reports it. The results are finite and not negative, and
+/* Corrects the figures for the work done that a user or a page reports. The results are finite and not negative, and
  * *done is not more than *total. */
 #ifndef GD_STATS_WORK_H
 #define GD_STATS_WORK_H

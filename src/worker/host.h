@@ -243,7 +243,7 @@ void gd__flight_loaded(struct gd_worker *w, struct gd__entry *entry); /* load() 
 uint64_t gd__flight_take_room(struct gd_result *r, uint64_t size);
 void gd__flight_drop_room(struct gd_result *r);
 
-/* flight/cancel.c: calls cancel() for every task in flight that is newly cancelled */
+/* flight/cancel.c: calls cancel() for every task in flight that was cancelled since the last call */
 void gd__flight_cancel_all(struct gd_worker *w);
 
 /* result.c */

@@ -46,7 +46,7 @@ enum {
 struct gd__page_header {
     uint64_t magic;
     uint64_t version;
-    uint64_t size; /* of the file */
+    uint64_t size; /* size of the file */
     uint64_t n_workers, n_devices;
     uint64_t pid;
     uint64_t pid_start; /* when that process started, from /proc/PID/stat, since process ids are reused */

@@ -122,7 +122,7 @@ struct gd__flight {
     int watch_ms;                       /* what pipe->watch returned last */
     struct gd__ids *ids;                /* finds tasks in flight by their ids */
     uint64_t last_put_ns, answered_ns;  /* when a task was last put, and answers were last read */
-    _Atomic bool cancel_due;            /* a task may be cancelled newly */
+    _Atomic bool cancel_due;            /* a task may have been cancelled since the last check */
 
     _Atomic(struct gd__post *) posts; /* the newest first */
     _Atomic int asleep;               /* 1: the main thread sleeps, or is about to; write wake_fd */
