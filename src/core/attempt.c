@@ -38,7 +38,7 @@ void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned i, uint64_t 
             if (started)
                 gd__task_began(t, o);
             t->solo |= started && !on_request;
-            gd__place_again(s, now, slot);
+            gd__place_again(s, slot);
         }
     }
 }
@@ -100,7 +100,7 @@ static void end_cancelled(struct gd__sched *s, uint64_t now, unsigned i, uint32_
     if (s->workers[i].cancel_batch && !s->stopping) {
         t->solo |= !s->workers[i].cancel_asked;
         s->counts.retried++;
-        gd__place_again(s, now, slot);
+        gd__place_again(s, slot);
         return;
     }
     o.failure = GD_FAILURE_TIMEOUT;
@@ -132,7 +132,7 @@ static void end_short(struct gd__sched *s, uint64_t now, unsigned i, uint32_t sl
 {
     s->tasks[slot].attempt--;
     const bool no_use = gd__short_of(s, now, i, o->bytes, o->size);
-    gd__place_again(s, now, slot);
+    gd__place_again(s, slot);
     if (no_use) {
         gd__sched_shutdown(s, now);
         s->end = GD__END_SHORTAGE;
@@ -141,21 +141,21 @@ static void end_short(struct gd__sched *s, uint64_t now, unsigned i, uint32_t sl
     }
 }
 
-void gd__worker_check_worn(struct gd__sched *s, uint64_t now, unsigned i)
+void gd__worker_check_worn(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     if (s->config.max_tasks == 0 || w->served < s->config.max_tasks || w->renew || s->stopping)
         return;
     w->renew = true;
     if (gd__takes_tasks(w->state))
-        gd__window_give_back(s, now, i, w->head);
+        gd__window_take_back(s, i, gd__first_unasked(w));
     gd__update_hunger(s, i);
 }
 
 static void after_result(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    gd__worker_check_worn(s, now, i);
+    gd__worker_check_worn(s, i);
     if (w->state == GD_WORKER_CANCELLING && w->head >= w->cancel_below) {
         gd__worker_set_state(s, now, i, GD_WORKER_IDLE);
         gd__heap_disarm(&s->heap, &w->timer);

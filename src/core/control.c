@@ -16,35 +16,14 @@ static bool is_ending(const struct gd__sched *s)
 
 /* --- pause --- */
 
-/* A task that was asked to stop is not taken back, even if it has not begun. Otherwise another task could get its
- * position, and the worker would stop that task instead. */
-void gd__window_give_back(struct gd__sched *s, uint64_t now, unsigned i, uint64_t keep)
-{
-    struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t old_tail = w->tail;
-    keep = gd__max64(keep, w->cancel_below);
-    if (keep >= old_tail)
-        return;
-    w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
-    gd__window_cut(s, i);
-    if (gd__load(w) == 0)
-        w->solo = w->stuck = false;
-    gd__window_changed(s, i);
-    for (uint64_t p = old_tail; p > w->tail; p--) {
-        const uint32_t slot = gd__window_at(s, w, p - 1);
-        s->tasks[slot].waiting_since = 0; /* so that the task is not held back for a fuller batch again */
-        gd__place_again(s, now, slot);
-    }
-}
-
-bool gd__sched_pause(struct gd__sched *s, uint64_t now)
+bool gd__sched_pause(struct gd__sched *s)
 {
     if (is_ending(s))
         return false;
     s->paused = true;
     for (unsigned i = 0; i < s->config.n_workers; i++)
         if (gd__takes_tasks(s->workers[i].state))
-            gd__window_give_back(s, now, i, s->workers[i].head);
+            gd__window_take_back(s, i, gd__first_unasked(&s->workers[i]));
     return true;
 }
 
@@ -111,7 +90,7 @@ static enum gd__cancel cancel_handed(struct gd__sched *s, uint64_t now, unsigned
     const uint64_t p = position_of(s, w, slot);
     s->tasks[slot].cancel_asked = true;
     if (gd__takes_tasks(w->state))
-        gd__window_give_back(s, now, i, batch_begin(s, w, p)); /* ends the task, because its cancel was asked for */
+        gd__window_take_back(s, i, gd__max64(batch_begin(s, w, p), gd__first_unasked(w)));
     if (p >= w->tail)
         return GD__CANCEL_ENDED;
     s->has_cancels = true;
@@ -216,7 +195,7 @@ static void leave(struct gd__sched *s, uint64_t now, unsigned i)
     } else if (w->state == GD_WORKER_STARTING) { /* a quick setup may still end and clean up; a slow one is killed */
         gd__worker_stop(s, now, i, gd__min64(s->config.cleanup_grace_ns, s->config.cancel_grace_ns));
     } else if (gd__takes_tasks(w->state)) {
-        gd__window_give_back(s, now, i, w->head);
+        gd__window_take_back(s, i, gd__first_unasked(w));
         if (gd__load(w) == 0)
             gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
     }

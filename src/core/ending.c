@@ -1,15 +1,6 @@
 /* The end of a run: stops the workers and cancels their tasks, or kills all workers. */
 #include "core/internal.h"
 
-/* Takes back the tasks that a worker has not begun and reports them as cancelled. */
-static void cancel_unclaimed(struct gd__sched *s, unsigned i)
-{
-    const struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t old_tail = gd__window_take_back(s, i);
-    for (uint64_t p = w->tail; p < old_tail; p++)
-        gd__task_cancel(s, gd__window_at(s, w, p));
-}
-
 static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -27,7 +18,7 @@ static void stop_one(struct gd__sched *s, uint64_t now, unsigned i)
     case GD_WORKER_IDLE:
     case GD_WORKER_CANCELLING:
     case GD__WORKER_SHORT:
-        cancel_unclaimed(s, i);
+        gd__window_take_back(s, i, w->head); /* they end as cancelled */
         if (gd__load(w) == 0)
             gd__worker_stop(s, now, i, s->config.cleanup_grace_ns);
         break;

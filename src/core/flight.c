@@ -175,9 +175,17 @@ static void note_duration(struct gd__sched *s, unsigned i, const struct gd__outc
     gd__note_mean(s, i, s->workers[i].last_ns + 1);
 }
 
+/* Charges nothing. */
+static void run_again(struct gd__sched *s, uint32_t slot, const struct gd__outcome *o)
+{
+    s->counts.retried++;
+    gd__task_began(&s->tasks[slot], o);
+    gd__place_again(s, slot);
+}
+
 /* The worker ran out of memory while other tasks were in flight. The task is run again uncharged, and the worker gets
  * fewer tasks at once. */
-static void end_beside_others(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
+static void end_beside_others(struct gd__sched *s, unsigned i, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t half = gd__max64((w->n_flight + 1u) / 2, 1);
@@ -186,10 +194,8 @@ static void end_beside_others(struct gd__sched *s, uint64_t now, unsigned i, uin
     gd__update_target(s, i);
     gd__update_hunger(s, i);
     if (gd__can_take_from(s, w)) /* tasks that it was handed for places that it no longer has */
-        gd__window_take_spare(s, i, gd__first_spare(s, w));
-    s->counts.retried++;
-    gd__task_began(&s->tasks[slot], o);
-    gd__place_again(s, now, slot);
+        gd__window_take_back(s, i, gd__first_spare(s, w));
+    run_again(s, slot, o);
 }
 
 int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigned place, uint64_t position,
@@ -213,9 +219,9 @@ int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigne
     t->attempt++;
     gd__attempt_settled(s, i, o);
     gd__window_changed(s, i);
-    gd__worker_check_worn(s, now, i);
+    gd__worker_check_worn(s, i);
     if (o->failure == GD_FAILURE_OUT_OF_MEMORY && w->n_flight > 0 && !t->asked_to_stop && !asked && !s->stopping)
-        end_beside_others(s, now, i, slot, o);
+        end_beside_others(s, i, slot, o);
     else
         gd__attempt_judge(s, now, i, slot, o, asked);
     return 0;
@@ -223,14 +229,7 @@ int gd__inflight_finished(struct gd__sched *s, uint64_t now, unsigned i, unsigne
 
 /* --- the end of the process --- */
 
-static void run_again(struct gd__sched *s, uint64_t now, uint32_t slot, const struct gd__outcome *o)
-{
-    s->counts.retried++;
-    gd__task_began(&s->tasks[slot], o);
-    gd__place_again(s, now, slot);
-}
-
-static void suspect(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot, const struct gd__outcome *o)
+static void suspect(struct gd__sched *s, unsigned i, uint32_t slot, const struct gd__outcome *o)
 {
     struct gd__task *t = &s->tasks[slot];
     t->group_deaths += t->group_deaths < 2;
@@ -238,7 +237,7 @@ static void suspect(struct gd__sched *s, uint64_t now, unsigned i, uint32_t slot
         t->solo = true;
         t->solo_on = (int16_t)i;
     }
-    run_again(s, now, slot, o);
+    run_again(s, slot, o);
 }
 
 /* What the death means for one task that was in flight. n: how many there were. */
@@ -261,11 +260,11 @@ static void end_by_death(struct gd__sched *s, uint64_t now, unsigned i, uint32_t
     else if (too_slow)
         gd__task_timed_out(s, now, slot, &own);
     else if (innocent || w->kill_reason == GD__KILL_TIMEOUT || w->kill_reason == GD__KILL_CANCELLED)
-        run_again(s, now, slot, &own);
+        run_again(s, slot, &own);
     else if (n == 1)
         gd__task_crashed(s, now, slot, &own);
     else
-        suspect(s, now, i, slot, &own);
+        suspect(s, i, slot, &own);
 }
 
 /* The tasks of the window below the returned position had begun, or may have caused the death while they were loaded. */
@@ -302,7 +301,7 @@ void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned i, const s
             s->tasks[slot].begin_ns = p == head ? gd__max64(o->start_ns, w->head_since) : o->start_ns;
             end_by_death(s, now, i, slot, n, o);
         } else {
-            gd__place_again(s, now, slot);
+            gd__place_again(s, slot);
         }
     }
     w->guilty = GD__NO_TASK;

@@ -57,6 +57,12 @@ static inline uint64_t gd__load(const struct gd__sched_worker *w)
 {
     return gd__window_length(w) + w->n_flight;
 }
+/* The first position of w's window that was not asked to stop. A task that was asked to stop must stay, even if it has
+ * not begun: if another task got its position, w would stop that task instead. */
+static inline uint64_t gd__first_unasked(const struct gd__sched_worker *w)
+{
+    return gd__max64(w->head, w->cancel_below);
+}
 static inline bool gd__is_innocent_kill(unsigned reason)
 {
     return reason == GD__KILL_DEVICE_LOST || reason == GD__KILL_DEVICE_ERROR || reason == GD__KILL_ENDING;
@@ -158,11 +164,9 @@ void gd__check_done(struct gd__sched *s, uint64_t now);
 void gd__pool_start(struct gd__sched *s, uint64_t now);
 void gd__pool_timer(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__window_changed(struct gd__sched *s, unsigned w); /* called also when the tasks in flight have changed */
-/* Call this after tasks were taken back. Makes the last batch shorter if only its first tasks are left. This happens if
- * the worker began these tasks as a smaller batch, which was at the same position before and was taken back. */
-void gd__window_cut(struct gd__sched *s, unsigned w);
-/* Takes back the tasks that w has not begun. They are at the positions from w's new tail up to the returned one. */
-uint64_t gd__window_take_back(struct gd__sched *s, unsigned w);
+/* Takes back the tasks from position keep on that w has not begun. They wait again, or end if they were cancelled or the
+ * run is stopping. Returns false if no task could be taken back. */
+bool gd__window_take_back(struct gd__sched *s, unsigned w, uint64_t keep);
 void gd__worker_set_state(struct gd__sched *s, uint64_t now, unsigned w, unsigned state);
 void gd__worker_arm(struct gd__sched *s, unsigned w, uint64_t at);
 void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned w); /* now, or later if setup_jobs are in setup */
@@ -200,8 +204,6 @@ void gd__pool_abort(struct gd__sched *s, uint64_t now);     /* kills every worke
 void gd__pool_end_tasks(struct gd__sched *s, uint64_t now); /* kills the workers that still have a task */
 
 /* control.c */
-/* Takes back the tasks from position keep on that w has not begun. They wait again. */
-void gd__window_give_back(struct gd__sched *s, uint64_t now, unsigned w, uint64_t keep);
 /* Another task has become the first of w's window: asks it to stop, if it was cancelled. */
 void gd__cancel_unwanted_head(struct gd__sched *s, uint64_t now, unsigned w);
 void gd__worker_left(struct gd__sched *s, uint64_t now, unsigned w); /* w was removed, and its process is gone */
@@ -220,7 +222,7 @@ uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__dea
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
 /* If the process of w has finished max_tasks tasks, the tasks that it has not begun are taken back, and it ends after
  * the others. */
-void gd__worker_check_worn(struct gd__sched *s, uint64_t now, unsigned w);
+void gd__worker_check_worn(struct gd__sched *s, unsigned w);
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
 /* Reports how long an attempt on w took for each task. */
 void gd__note_mean(struct gd__sched *s, unsigned w, uint64_t per_task_ns);
@@ -248,12 +250,11 @@ void gd__inflight_reclaim(struct gd__sched *s, uint64_t now, unsigned w, const s
 void gd__inflight_cancel_all(struct gd__sched *s, uint64_t now, unsigned w);
 
 /* place.c */
-void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot);   /* a task from the source */
-void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot); /* a returned task: goes to the front */
-void gd__place_back(struct gd__sched *s, uint32_t slot);                /* a task that was taken back from a worker */
-void gd__place_remove(struct gd__sched *s, uint32_t slot);              /* a waiting task, which leaves its queue */
-void gd__place_release(struct gd__sched *s, unsigned w); /* w is gone: any worker may get the tasks placed on it */
-void gd__update_target(struct gd__sched *s, unsigned w); /* after its mean or its batch limit has changed */
+void gd__place_new(struct gd__sched *s, uint32_t slot);    /* a task from the source */
+void gd__place_again(struct gd__sched *s, uint32_t slot);  /* a returned task: goes to the front */
+void gd__place_remove(struct gd__sched *s, uint32_t slot); /* a waiting task, which leaves its queue */
+void gd__place_release(struct gd__sched *s, unsigned w);   /* w is gone: any worker may get the tasks placed on it */
+void gd__update_target(struct gd__sched *s, unsigned w);   /* after its mean or its batch limit has changed */
 void gd__update_hunger(struct gd__sched *s, unsigned w);
 
 /* order.c */
@@ -261,8 +262,6 @@ void gd__update_hunger(struct gd__sched *s, unsigned w);
 uint64_t gd__first_spare(const struct gd__sched *s, const struct gd__sched_worker *w);
 /* Whether w may hold tasks from that position on that it has not begun. */
 bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker *w);
-/* Takes back the tasks from position keep on that w has not begun. They wait again. False: w has begun all of them. */
-bool gd__window_take_spare(struct gd__sched *s, unsigned w, uint64_t keep);
 /* Call this after tasks were handed to w. */
 void gd__order_note(struct gd__sched *s, uint64_t now, unsigned w);
 /* Takes back tasks that wait behind a long one, if it is time to look for them. */

@@ -27,26 +27,10 @@ bool gd__can_take_from(const struct gd__sched *s, const struct gd__sched_worker 
     return gd__takes_tasks(w->state) && !w->solo && !w->no_steal && w->tail > gd__first_spare(s, w);
 }
 
-bool gd__window_take_spare(struct gd__sched *s, unsigned i, uint64_t keep)
-{
-    struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t old_tail = w->tail;
-    w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
-    w->no_steal = w->tail == old_tail;
-    gd__window_cut(s, i);
-    gd__window_changed(s, i);
-    for (uint64_t p = w->tail; p < old_tail; p++) {
-        const uint32_t slot = gd__window_at(s, w, p);
-        s->tasks[slot].waiting_since = 0; /* so that the task is not held back for a fuller batch again */
-        gd__place_back(s, slot);
-    }
-    return !w->no_steal;
-}
-
 static bool take_all_spare(struct gd__sched *s, unsigned i)
 {
     const struct gd__sched_worker *w = &s->workers[i];
-    return gd__can_take_from(s, w) && gd__window_take_spare(s, i, gd__first_spare(s, w));
+    return gd__can_take_from(s, w) && gd__window_take_back(s, i, gd__first_spare(s, w));
 }
 
 void gd__order_note(struct gd__sched *s, uint64_t now, unsigned i)

@@ -164,9 +164,8 @@ static struct gd__waiting *queue_of(struct gd__sched *s, uint32_t slot, int home
     return home < 0 ? &s->backlog : &s->workers[home].placed;
 }
 
-void gd__place_new(struct gd__sched *s, uint64_t now, uint32_t slot)
+void gd__place_new(struct gd__sched *s, uint32_t slot)
 {
-    (void)now;
     struct gd__task *t = &s->tasks[slot];
     t->state = GD__TASK_WAITING;
     if (t->priority != 0 && !s->has_priorities)
@@ -194,9 +193,8 @@ static void place_suspect(struct gd__sched *s, uint32_t slot)
     gd__update_hunger(s, (unsigned)t->solo_on);
 }
 
-void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
+void gd__place_again(struct gd__sched *s, uint32_t slot)
 {
-    (void)now;
     struct gd__task *t = &s->tasks[slot];
     t->state = GD__TASK_WAITING;
     if (s->stopping || t->cancel_asked)
@@ -206,13 +204,7 @@ void gd__place_again(struct gd__sched *s, uint64_t now, uint32_t slot)
     else if (t->solo)
         gd__list_push_front(s, &s->solo, slot);
     else
-        gd__place_back(s, slot);
-}
-
-void gd__place_back(struct gd__sched *s, uint32_t slot)
-{
-    s->tasks[slot].state = GD__TASK_WAITING;
-    gd__waiting_insert(s, queue_of(s, slot, s->tasks[slot].home), slot);
+        gd__waiting_insert(s, queue_of(s, slot, t->home), slot);
 }
 
 /* A task that waits to be dealt by size is only in the heap by_size. It has no home, like a task of the backlog. */
@@ -546,7 +538,7 @@ static bool take_half_back(struct gd__sched *s, struct gd__sched_worker *w)
         if (keep + b >= old_tail)
             break; /* the last batch is more than half of the window, and is taken back too */
     }
-    return gd__window_take_spare(s, i, keep);
+    return gd__window_take_back(s, i, keep);
 }
 
 static void take_from_busy_workers(struct gd__sched *s, uint64_t now)
@@ -592,4 +584,6 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now)
     s->hold_until = gd__min64(s->hold_until, s->order_at);
     if (s->hold_until != GD__NEVER)
         gd__heap_arm(&s->heap, &s->batch_timer, s->hold_until);
+    if (s->outstanding == 0) /* a cancelled task that was taken back may have been the last one */
+        gd__check_done(s, now);
 }

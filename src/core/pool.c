@@ -106,10 +106,8 @@ void gd__worker_kill(struct gd__sched *s, uint64_t now, unsigned i, enum gd__kil
     struct gd__sched_worker *w = &s->workers[i];
     if (w->state == GD_WORKER_KILLING)
         return;
-    const uint64_t keep = w->concurrency > 1 ? gd__max64(w->head, w->cancel_below) : gd__first_spare(s, w);
-    const bool has_spare = gd__takes_tasks(w->state) && !w->solo && keep < w->tail;
-    if (reason != GD__KILL_ENDING && !s->stopping && has_spare) /* the process may take long to die */
-        gd__window_take_spare(s, i, keep);
+    if (gd__takes_tasks(w->state) && reason != GD__KILL_ENDING && !s->stopping) /* the process may take long to die */
+        gd__window_take_back(s, i, gd__first_unasked(w));
     w->kill_reason = (uint8_t)reason;
     gd__worker_set_state(s, now, i, GD_WORKER_KILLING);
     gd__worker_arm(s, i, now + s->config.kill_wait_ns);
@@ -174,9 +172,10 @@ void gd__window_changed(struct gd__sched *s, unsigned i)
     gd__update_hunger(s, i);
 }
 
-void gd__window_cut(struct gd__sched *s, unsigned i)
+/* Makes the last batch shorter if only its first tasks are left. This happens if the worker began these tasks as a
+ * smaller batch, which was at the same position before and was taken back. */
+static void cut_last_batch(struct gd__sched *s, const struct gd__sched_worker *w)
 {
-    const struct gd__sched_worker *w = &s->workers[i];
     for (uint64_t p = w->tail; p > w->head; p--) {
         struct gd__task *t = &s->tasks[gd__window_at(s, w, p - 1)];
         if (t->batch <= w->tail - (p - 1))
@@ -185,17 +184,24 @@ void gd__window_cut(struct gd__sched *s, unsigned i)
     }
 }
 
-uint64_t gd__window_take_back(struct gd__sched *s, unsigned i)
+bool gd__window_take_back(struct gd__sched *s, unsigned i, uint64_t keep)
 {
     struct gd__sched_worker *w = &s->workers[i];
     const uint64_t old_tail = w->tail;
-    if (gd__window_length(w) == 0)
-        return old_tail;
-    const uint64_t tail = s->fx->take_back(s->ctx, i, w->head);
-    w->tail = gd__max64(gd__min64(tail, old_tail), w->head);
-    gd__window_cut(s, i);
+    if (keep >= old_tail)
+        return false;
+    w->tail = gd__max64(gd__min64(s->fx->take_back(s->ctx, i, keep), old_tail), keep);
+    w->no_steal = w->tail == old_tail;
+    cut_last_batch(s, w);
+    if (gd__load(w) == 0)
+        w->solo = w->stuck = false;
     gd__window_changed(s, i);
-    return old_tail;
+    for (uint64_t p = w->tail; p < old_tail; p++) {
+        const uint32_t slot = gd__window_at(s, w, p);
+        s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
+        gd__place_again(s, slot);
+    }
+    return !w->no_steal;
 }
 
 /* --- handlers --- */

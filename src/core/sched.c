@@ -317,7 +317,7 @@ void gd__task_crashed(struct gd__sched *s, uint64_t now, uint32_t slot, const st
         return;
     }
     count_try(s, t, o);
-    gd__place_again(s, now, slot);
+    gd__place_again(s, slot);
 }
 
 /* No stop came, so the task is charged according to its verdict. */
@@ -340,7 +340,7 @@ static void task_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
         return;
     }
     if (s->tasks[slot].verdict == GD__VERDICT_NONE)
-        gd__place_again(s, now, slot);
+        gd__place_again(s, slot);
     else
         judge(s, now, slot);
     if (s->outstanding == 0)
@@ -395,7 +395,7 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
     if (s->stopping)
         gd__task_cancel(s, slot);
     else
-        gd__place_new(s, now, slot);
+        gd__place_new(s, slot);
     return s->next_id - 1;
 }
 

@@ -395,7 +395,7 @@ void gd__sched_pump(struct gd__sched *s, uint64_t now);
 /* --- events from outside (control.c) --- */
 /* Hands out nothing until gd__sched_resume(). Tasks that workers have not begun are taken back. Returns false if the
  * run is ending. */
-bool gd__sched_pause(struct gd__sched *s, uint64_t now);
+bool gd__sched_pause(struct gd__sched *s);
 void gd__sched_resume(struct gd__sched *s);
 
 enum gd__cancel {

@@ -43,7 +43,7 @@ void gd__worker_short(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
     gd__worker_set_state(s, now, i, GD__WORKER_SHORT);
-    gd__window_give_back(s, now, i, w->head);
+    gd__window_take_back(s, i, gd__first_unasked(w));
     w->short_until = now + gd__shortage_delay(w);
     gd__arm_short(s, i, gd__after(now, gd__head_limit(s, w)));
 }

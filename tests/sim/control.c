@@ -61,7 +61,7 @@ static void pause_run(struct sim *s)
 {
     const bool ending = s->sched.stopping || s->sched.workers_stopped;
     sim_trace(s, "pause");
-    SIM_MUST(s, gd__sched_pause(&s->sched, s->now) == !ending, "a pause is refused, or accepted too late");
+    SIM_MUST(s, gd__sched_pause(&s->sched) == !ending, "a pause is refused, or accepted too late");
     s->paused |= !ending;
     for (unsigned w = 0; w < s->plan.config.n_workers; w++)
         s->procs[w].pause_limit = s->procs[w].limit;

@@ -34,7 +34,7 @@ static void pause_run(struct gd_dispatcher *d, const struct gd__control *c, stru
 {
     (void)c;
     const bool was_paused = d->sched.paused;
-    if (!gd__sched_pause(&d->sched, d->now))
+    if (!gd__sched_pause(&d->sched))
         refuse_at_end(out, "not paused");
     else
         ANSWER(out, 0, "%s: %llu running task%s on, nothing new starts", was_paused ? "paused already" : "paused",
