@@ -258,10 +258,10 @@ static bool poll_bells(struct gd_worker *w, struct gd__flight *f, enum wait_for 
     return all[BELL].revents != 0;
 }
 
-/* Whether no task can begin before another one has ended. Then the dispatcher need not ring for new tasks. */
-static bool is_full(const struct gd__flight *f)
+/* Whether the dispatcher must ring for new tasks and for the stop. If no more tasks can be claimed, it need not. */
+static bool needs_bell(struct gd_worker *w, const struct gd__flight *f)
 {
-    return f->in_flight == f->concurrency || f->claimed;
+    return gd__flight_may_claim(w, f) || is_empty(w, f);
 }
 
 /* Sleeps once, unless there is something to do. May also return without a reason. */
@@ -270,7 +270,7 @@ static void sleep_once(struct gd_worker *w, struct gd__flight *f, enum wait_for 
     bool rung = false;
     const bool for_room = atomic_load(&f->n_waiters) > 0;
     atomic_store_explicit(&f->asleep, 1, memory_order_relaxed);
-    if (for_room || !is_full(f))
+    if (for_room || needs_bell(w, f))
         gd__port_sleep(&w->port, for_room); /* contains a full fence; it also orders the store to f->asleep above */
     else
         gd__full_fence(); /* pairs with the fence of gd__flight_wake() */
