@@ -172,8 +172,9 @@ TEST(groups_that_are_refused)
                   "gpu-dispatch: --gpus 0+1: GPU 1 is a MIG instance, and a process can use only one of those: a group "
                   "needs whole GPUs");
     CHECK_EQ(sh("gpu-dispatch run --gpus sim:2 --gpus-per-worker 0 true ::: a").status, 255);
-    CHECK_CONTAINS(sh("GPU_DISPATCH_SIM=2 gpu-dispatch transcribe --gpus 0+1 a.wav").err,
-                   "gpu-dispatch: a transcription uses one GPU, so groups are not possible");
+    CHECK_STR(sh("GPU_DISPATCH_SIM=2 gpu-dispatch transcribe --gpus 0+1 a.wav").err,
+              "gpu-dispatch: --gpus 0+1: a worker of a transcription uses one GPU, so groups are not possible: write a "
+              "list such as 0,1, and each GPU gets its own worker\n");
 }
 
 TEST(the_map_of_groups)

@@ -203,8 +203,6 @@ static int check(const struct cli_transcribe *t)
         { r->force_resume && !r->journal, "--force-resume needs a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
         { r->journal && t->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
-        { r->gpus && strchr(r->gpus, '+'),
-          "a transcription uses one GPU, so groups are not possible: write 0,1 instead of 0+1 in --gpus" },
         { r->http_token_file && !r->http, "--http-token-file is for --http: give --http too" },
         { t->word_timestamps && !(t->formats & 1U << TR_JSON),
           "--word-timestamps are written only to json: give --format json too" },
@@ -213,6 +211,10 @@ static int check(const struct cli_transcribe *t)
         if (rules[i].wrong)
             return gd__fail("%s", rules[i].message);
     }
+    if (r->gpus && strchr(r->gpus, '+'))
+        return gd__fail("--gpus %s: a worker of a transcription uses one GPU, so groups are not possible: write a list "
+                        "such as 0,1, and each GPU gets its own worker",
+                        r->gpus);
     return 0;
 }
 
