@@ -10,6 +10,8 @@
 
 #include <gpu_dispatch/devices.h>
 
+#include "base/text/figures.h"
+
 static const char *const names[] = {
     [VIEW_ERROR] = "error",           [VIEW_QUARANTINED] = "quarantined",
     [VIEW_RESTARTING] = "restarting", [VIEW_INITIALIZING] = "initializing",
@@ -109,18 +111,13 @@ const struct gd_device_view *view_next_gpu(const struct gd_snapshot *s, int64_t 
 
 char *view_gpu_label(char *out, size_t size, const struct gd_snapshot *s, int64_t gpu_id)
 {
-    const struct gd_device_view *d, *last = NULL;
-    size_t used = 0;
-    for (size_t i = 0; (d = view_next_gpu(s, gpu_id, &i)); last = d) {
-        const int n = snprintf(out + (used < size ? used : 0), used < size ? size - used : 0, "%s%lld", last ? "+" : "",
-                               (long long)d->gpu_id);
-        used += n > 0 ? (size_t)n : 0;
-    }
-    if (!last)
-        snprintf(out, size, "%lld", (long long)gpu_id);
-    else if (used >= size)
-        snprintf(out, size, "%lld+..+%lld", (long long)gpu_id, (long long)last->gpu_id);
-    return out;
+    enum { MOST = 64 };
+    const struct gd_device_view *d;
+    int64_t gpus[MOST] = { gpu_id };
+    size_t n = 0;
+    for (size_t i = 0; (d = view_next_gpu(s, gpu_id, &i)); n += n < MOST)
+        gpus[n < MOST ? n : MOST - 1] = d->gpu_id;
+    return gd__text_gpus(out, size, gpus, n > 0 ? n : 1);
 }
 
 static uint64_t sum(uint64_t a, uint64_t b)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "base/text/figures.h"
 #include "base/text/printable.h"
 
 enum { NAME_ROOM = 64 };
@@ -83,6 +84,13 @@ int gd_balancer_open(struct gd_balancer **out, const int *gpu_ids, size_t n, uns
         }
     *out = b;
     return 0;
+}
+
+void gd__balancer_label(struct gd_balancer *b, const int64_t *gpus, size_t n)
+{
+    struct gd__gpu_row *row = n > 1 ? find_row(b, (int)gpus[0]) : NULL;
+    if (row)
+        gd__text_gpus(row->label, sizeof row->label, gpus, n);
 }
 
 void gd_balancer_close(struct gd_balancer **bp)

@@ -13,6 +13,7 @@ struct gd__gpu_row {
     uint64_t timed; /* tasks whose times are known */
     uint64_t busy_ns;
     double media_seconds;
+    char label[24]; /* all GPUs of a group: "0+1"; empty: the number */
 };
 
 struct gd_balancer {
@@ -31,5 +32,8 @@ struct gd_balancer {
     size_t n_errors;
     char errors[GD__ERRORS_KEPT][GD__ERROR_ROOM]; /* stored here, so that an error needs no allocation */
 };
+
+/* Labels the row of a GPU with all GPUs of its group. */
+void gd__balancer_label(struct gd_balancer *b, const int64_t *gpus, size_t n);
 
 #endif

@@ -143,6 +143,8 @@ static void each_row(struct table *t, void (*visit)(struct table *, cells, FILE 
         if (gd_balancer_gpu(t->b, i, &f) < 0)
             continue;
         fill_gpu(c, &f);
+        if (t->b->rows[i].label[0])
+            snprintf(c[LABEL], CELL, "%s", t->b->rows[i].label);
         visit(t, c, to);
     }
     if (has_nowhere(t->b)) {

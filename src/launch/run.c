@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "dispatch/listener.h"
+#include "launch/balancer.h"
 #include "launch/setup_failures.h"
 
 enum { WHAT_ROOM = 512, GPUS_MOST = 32 };
@@ -154,6 +155,19 @@ static size_t devices_of(const struct gd__run *run, int *ids, unsigned *workers)
     return n_ids;
 }
 
+static void label_groups(const struct gd__run *run)
+{
+    for (size_t i = 0; i < run->n_workers; i++) {
+        int gpus[GPUS_MOST];
+        int64_t all[GPUS_MOST];
+        const int n = gd_dispatcher_worker_gpus(run->d, (unsigned)i, gpus, GPUS_MOST);
+        for (int k = 0; k < n && k < GPUS_MOST; k++)
+            all[k] = gpus[k];
+        if (n > 1)
+            gd__balancer_label(run->balancer, all, n < GPUS_MOST ? (size_t)n : GPUS_MOST);
+    }
+}
+
 static int open_balancer(struct gd__run *run)
 {
     int *ids = gd__calloc(run->n_workers + 1, sizeof *ids);
@@ -166,6 +180,8 @@ static int open_balancer(struct gd__run *run)
         rc = gd_balancer_open(&run->balancer, ids, n_ids, 1, run->total);
         for (size_t i = 0; rc == 0 && i < n_ids; i++)
             gd_balancer_set_workers(run->balancer, ids[i], workers[i]);
+        if (rc == 0)
+            label_groups(run);
     }
     gd__free(ids);
     gd__free(workers);

@@ -193,4 +193,20 @@ TEST(characters_that_change_the_direction_are_escaped)
     CHECK_STR(out, "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6\\xe2\\x80\\xa8c\342\200\246");
 }
 
+/* The room for a label is small, and GPUs may have any numbers. */
+TEST(gpus_of_a_worker)
+{
+    static const struct {
+        size_t n, room;
+        const char *text;
+    } rows[] = {
+        { 1, 24, "7" }, { 2, 24, "7+10" }, { 3, 8, "7+10+11" }, { 3, 7, "7+..+1" }, { 4, 9, "7+..+12" }, { 1, 2, "7" },
+    };
+    static const int64_t gpus[] = { 7, 10, 11, 12 };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[24];
+        CHECK_STR(gd__text_gpus(out, rows[i].room, gpus, rows[i].n), rows[i].text);
+    }
+}
+
 TEST_MAIN()

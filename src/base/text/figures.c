@@ -99,3 +99,15 @@ char *gd__text_size(char *out, size_t size, uint64_t bytes)
     snprintf(out, size, unit && value < 9.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
     return out;
 }
+
+char *gd__text_gpus(char *out, size_t size, const int64_t *gpus, size_t n)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < n && used < size; i++) {
+        const int k = snprintf(out + used, size - used, "%s%lld", i > 0 ? "+" : "", (long long)gpus[i]);
+        used += k > 0 ? (size_t)k : 0;
+    }
+    if (used >= size)
+        snprintf(out, size, "%lld+..+%lld", (long long)gpus[0], (long long)gpus[n - 1]);
+    return out;
+}

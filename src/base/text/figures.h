@@ -19,6 +19,10 @@ void gd__text_rate(char *out, size_t room, double per_second, const char *what);
 /* "512 B", "1.5 KiB", "40 MiB". Returns out. */
 char *gd__text_size(char *out, size_t size, uint64_t bytes);
 
+/* The GPUs of a worker, at least one: "0", or "0+1" for a group. A list that does not fit becomes "0+..+15". Returns
+ * out. */
+char *gd__text_gpus(char *out, size_t size, const int64_t *gpus, size_t n);
+
 /* what is a plural noun such as "files". Returns its length for this count: for a count of one, without the last s. */
 int gd__text_noun(uint64_t count, const char *what);
 

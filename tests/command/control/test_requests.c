@@ -94,7 +94,16 @@ TEST(top_shows_the_state_and_the_groups)
     CHECK_CONTAINS(sh(TOP "--once").out, "%, draining");
     CHECK_CONTAINS(sh(TOP "--list").out, "(draining) ");
     close(fd);
-    (void)finish(job, 2);
+    struct ran end = finish(job, 2);
+    CHECK_EQ(end.status, 1);
+}
+
+TEST(the_summary_names_all_gpus_of_a_group)
+{
+    struct ran r = sh("GPU_DISPATCH_SIM=4 gpu-dispatch run --gpus 1+0,2+3 true ::: a b c d");
+    CHECK_CONTAINS(r.err, "\n1+0 ");
+    CHECK_CONTAINS(r.err, "\n2+3 ");
+    CHECK_CONTAINS(sh("gpu-dispatch run --gpus sim:2 true ::: a b c d").err, "\n  1 ");
 }
 
 TEST_MAIN()
