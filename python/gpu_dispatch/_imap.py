@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = ["Results", "TaskFailed"]
 
+_CANCELLED = "cancelled on request"  # the message of a task that Dispatcher.cancel_task() ended
 _FAIR = 64  # results that an `async for` takes in a row before other tasks of the event loop get a turn
 
 
@@ -112,7 +113,8 @@ class _Stream:
 
     def on_error(self, task_id: int, error: str, worker_id: int) -> None:
         entry = (False, TaskFailed(task_id, error, worker_id))
-        if worker_id < 0:  # never given to a worker: the run is ending, perhaps with a more useful exception
+        # A task that was never given to a worker: usually the run is ending, perhaps with a more useful exception.
+        if worker_id < 0 and error != _CANCELLED:
             self.left_over.append(entry)
         else:
             self.put(entry)

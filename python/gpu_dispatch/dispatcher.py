@@ -41,6 +41,10 @@ _NO_RUN = {
     "source_done": 0,
     "n_workers": 0,
     "skipped": 0,
+    "cancelled": 0,
+    "paused": 0,
+    "draining": 0,
+    "task_timeout_ms": 0,
 }
 
 
@@ -64,7 +68,57 @@ class Task:
             raise ValueError(f"timeout is {self.timeout!r}: it must be more than 0 seconds; None for that of the run")
 
 
-class Dispatcher:
+class Control:
+    """Requests to running runs. They may be made from any thread and from callbacks. Each returns at once, and is
+    carried out a moment later, in the order of the requests; then on_control gets its outcome. A request applies to the
+    runs that have begun and not ended. Other processes can make the same requests through the control socket of a job.
+    """
+
+    def _request(self, name: str, *args: int) -> None:
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Starts no more tasks until unpause(). Running tasks go on, with their time limits."""
+        self._request("pause")
+
+    def unpause(self) -> None:
+        """Continues after pause()."""
+        self._request("unpause")
+
+    def drain(self) -> None:
+        """Like shutdown(), but running tasks may take as long as they need: stop_grace does not apply."""
+        self._request("drain")
+
+    def cancel_task(self, task_id: int) -> None:
+        """Cancels one task. on_error gets it with the message "cancelled on request", and it is not retried. If it is
+        running, a TaskTimeoutError is raised in it, and its worker is killed if it has not stopped after cancel_grace
+        seconds. If it returns a result before that, the result counts."""
+        self._request("cancel_task", _at_least("task_id", task_id, 0))
+
+    def set_timeout(self, timeout: float | None) -> None:
+        """Changes task_timeout, for running tasks too. None: no limit. A Task with its own limit keeps it."""
+        if timeout is not None and _in_ms("timeout", timeout) == 0:
+            raise ValueError(f"timeout is {timeout!r}: it must be more than 0 seconds; None for no limit")
+        self._request("set_timeout", 0 if timeout is None else _in_ms("timeout", timeout))
+
+    def add_workers(self, gpu_id: int, n: int = 1) -> None:
+        """Starts n workers on a GPU, or on the group that the GPU belongs to: up to max_workers_per_gpu, or in place of
+        removed ones.
+
+        :raises ValueError: the GPU is not part of the run.
+        """
+        self._request("add_workers", _integer("gpu_id", gpu_id), _at_least("n", n, 1))
+
+    def remove_workers(self, gpu_id: int, n: int = 1) -> None:
+        """Removes n workers of a GPU, or of its group. They get no more tasks, finish what they have begun, and clean up.
+        The last worker of a run cannot be removed.
+
+        :raises ValueError: the GPU is not part of the run.
+        """
+        self._request("remove_workers", _integer("gpu_id", gpu_id), _at_least("n", n, 1))
+
+
+class Dispatcher(Control):
     """Runs a stream of tasks on a pool of worker processes, one or more for each GPU.
 
         dispatcher = Dispatcher(MyWorker, gpu_ids=[0, 1, 2, 3])
@@ -85,6 +139,8 @@ class Dispatcher:
         workers_per_gpu: int = 1,
         model_bytes: int = 0,
         gpus_per_worker: int | None = None,
+        max_workers_per_gpu: int = 0,
+        concurrency: int = 0,
         visible_devices: str = "uuid",
         retries: int = 0,
         retry_delay: float = 0.1,
@@ -112,6 +168,7 @@ class Dispatcher:
         on_device_out: Callable[[int, str], object] | None = None,
         on_device_idle: Callable[[int, str], object] | None = None,
         on_device_note: Callable[[str], object] | None = None,
+        on_control: Callable[[str, bool], object] | None = None,
     ) -> None:
         """
         :param worker_cls: the class of the workers, a subclass of BaseWorker.
@@ -124,6 +181,11 @@ class Dispatcher:
         :param model_bytes: GPU memory that one worker needs. GPUs without room for one worker are left out.
         :param gpus_per_worker: how many GPUs each worker sees. Groups are formed from the best-connected GPUs. Default:
             one, or the groups that gpu_ids names.
+        :param max_workers_per_gpu: how many workers a GPU may have after add_workers(). 0: as many as at the start. If it is
+            more than 1, the worker_id of callbacks counts the workers from 0 and is not the number of the GPU.
+        :param concurrency: how many tasks a worker may have in flight at once. Only 0 (default) and 1 are accepted: a
+            Python worker runs one task at a time. Use batch_size, workers_per_gpu or io_threads instead, or a stream
+            program or a plugin, which can have several.
         :param visible_devices: how CUDA_VISIBLE_DEVICES names the GPUs of a worker: "uuid", or "index" for libraries
             that expect numbers, such as some versions of vLLM.
         :param retries: how often to retry a task that raised an exception. The first retry waits retry_delay seconds,
@@ -157,6 +219,9 @@ class Dispatcher:
         :param on_device_note: called with messages before the run begins. They say which GPUs the run waits for
             ("free"; again whenever this changes), and which GPUs are left out. None: the messages are logged as
             warnings of "gpu_dispatch".
+        :param on_control: called with (message, done) when a request to a running run was carried out, or refused (done is
+            False): by pause() and the other methods, or by another process through the control socket. None: requests are
+            logged with level INFO (refused ones: WARNING) by "gpu_dispatch".
         """
         _check_class(worker_cls)
         self.worker_cls = worker_cls
@@ -168,6 +233,7 @@ class Dispatcher:
             "workers_per_gpu": _at_least("workers_per_gpu", workers_per_gpu, 0),
             "model_bytes": _at_least("model_bytes", model_bytes, 0),
             "gpus_per_worker": 0 if gpus_per_worker is None else _at_least("gpus_per_worker", gpus_per_worker, 1),
+            "max_workers_per_gpu": _at_least("max_workers_per_gpu", max_workers_per_gpu, 0),
             "visible_devices": _check_visible(visible_devices),
             "retries": _at_least("retries", retries, 0),
             "retry_delay_ms": _in_ms("retry_delay", retry_delay),
@@ -176,6 +242,7 @@ class Dispatcher:
             "max_tasks_per_worker": _at_least("max_tasks_per_worker", max_tasks_per_worker, 0),
             "ordered": bool(ordered),
             "batch_size": _at_least("batch_size", batch_size, 1),
+            "concurrency": _check_concurrency(concurrency, worker_cls),
             "batch_wait_us": _in_ms("batch_wait", batch_wait, 1_000_000),
             "io_threads": _at_least("io_threads", io_threads, 1),
             "load_ahead": _at_least("load_ahead", load_ahead, 0),
@@ -203,6 +270,7 @@ class Dispatcher:
             "on_worker_exit": _check_call("on_worker_exit", on_worker_exit),
             "on_device_out": _check_call("on_device_out", on_device_out),
             "on_device_idle": _check_call("on_device_idle", on_device_idle),
+            "on_control": _check_call("on_control", on_control) or _log_request,
         }
         self._lock = threading.Lock()
         self._active: list[_native.Run] = []
@@ -222,6 +290,7 @@ class Dispatcher:
         task_timeout: float | None = None,
         total_tasks: int | None = None,
         *,
+        on_partial: Callable[[int, Any, int, int], object] | None = None,
         journal: str | os.PathLike[str] | None = None,
         resume: bool = False,
         retry_failed: bool = False,
@@ -250,6 +319,8 @@ class Dispatcher:
         :param task_timeout: maximum seconds for a task. After this time an exception is raised in the task. If the task still
             does not end, its worker is killed.
         :param total_tasks: number of items, if it is known; used by get_stats().
+        :param on_partial: called with (task_id, value, worker_id, attempt) when a running task has sent a part of its
+            result with send_partial(). The task may still fail and be run again; attempt counts its starts from 1.
         :param journal: path of a file that records how each task ended, so that a killed run can be resumed. It is an
             SQLite database that other programs may read during the run; see gpu-dispatch-journal(5). A task is finished
             when its callback has returned. If the callback raised, or the run ended before, the task is not finished.
@@ -278,6 +349,7 @@ class Dispatcher:
             "on_timeout": _check_call("on_timeout", on_timeout),
             "on_setup_fail": _check_call("on_setup_fail", on_setup_fail),
             "on_task_start": _check_call("on_task_start", on_task_start),
+            "on_partial": _check_call("on_partial", on_partial),
             "on_exit": _check_call("on_exit", on_exit),
             **self._callbacks,
         }
@@ -354,6 +426,14 @@ class Dispatcher:
         for run in active:
             run.abort()
 
+    def _request(self, name: str, *args: int) -> None:
+        with self._lock:
+            active = list(self._active)
+            if name == "drain":
+                self._end_waits()
+        for run in active:
+            getattr(run, name)(*args)
+
     def set_work(self, done: float, total: float) -> None:
         """Publishes how much of the work is done, for tasks that differ much in size. Use any unit, such as seconds of
         audio or bytes. `gpu-dispatch top` and other observers then compute the progress and the time left from these
@@ -371,7 +451,8 @@ class Dispatcher:
 
         The keys are pending (taken from the generator, not started), running, completed, failed, timeouts, total
         (total_tasks, or the number of items seen so far), taken, skipped (finished according to the journal, not included
-        in taken), retried, setup_failures, restarts, crashes, n_workers, and others.
+        in taken), retried, cancelled, setup_failures, restarts, crashes, n_workers, paused and draining (0 or 1),
+        task_timeout_ms (0: no limit), and others.
         """
         latest = self._latest
         if latest is None:
@@ -382,7 +463,7 @@ class Dispatcher:
 
     def get_worker_stats(self) -> list[dict[str, Any]]:
         """For each worker: worker_id, gpu_id, gpu_ids (all its GPUs), state ("starting", "idle", "busy", ...), pid,
-        current_task (or None), completed, failed, timeouts, restarts, last_ns, busy_ns. May be called from any
+        current_task (or None), in_flight, completed, failed, timeouts, restarts, last_ns, busy_ns. May be called from any
         thread."""
         latest = self._latest
         return [] if latest is None else latest.worker_stats()
@@ -453,6 +534,10 @@ def _log_note(message: str) -> None:
     _log.warning("%s", message)
 
 
+def _log_request(message: str, done: bool) -> None:
+    _log.log(logging.INFO if done else logging.WARNING, "%s%s", "request: " if done else "request refused: ", message)
+
+
 def is_free(gpus: Any) -> bool:
     """Whether gpus is "free" or "free:2". In this case the GPUs of a run are not known before it begins."""
     return isinstance(gpus, str) and gpus.strip().lower().split(":")[0] == "free"
@@ -478,6 +563,17 @@ def _check_visible(form: Any) -> int:
     if form not in _VISIBLE:
         raise ValueError(f"visible_devices is {form!r}: it must be 'uuid' or 'index'")
     return _VISIBLE[form]
+
+
+def _check_concurrency(concurrency: Any, worker_cls: type[BaseWorker]) -> int:
+    number = _at_least("concurrency", concurrency, 0)
+    if number > 1:
+        raise ValueError(
+            f"concurrency is {concurrency}, but a Python worker such as {worker_cls.__qualname__} runs one task at a time: "
+            "use batch_size with process_batch(), or workers_per_gpu; only C plugins and stream programs can have several "
+            "tasks in flight"
+        )
+    return number
 
 
 def _check_call(name: str, function: Any, required: bool = False) -> Any:

@@ -574,7 +574,7 @@ class LauncherOrchestrator:
             if progress_callback is not None:
                 raise TypeError("progress_callback needs a worker class: a transcription shows its own progress")
             if gpus_per_worker is not None:
-                raise TypeError("gpus_per_worker needs a worker class: a transcription uses one GPU")
+                raise TypeError("gpus_per_worker needs a worker class: a worker of a transcription uses one GPU")
             return _transcribe.transcribe(
                 input_dir,
                 output_dir,

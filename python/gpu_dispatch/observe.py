@@ -28,7 +28,7 @@ from typing import Any
 from gpu_dispatch import _native
 from gpu_dispatch._native import NoJobError
 
-__all__ = ["Device", "Failure", "Job", "NoJobError", "Observer", "Snapshot", "Task", "Worker", "jobs"]
+__all__ = ["Device", "Failure", "Job", "NoJobError", "Observer", "Request", "Snapshot", "Task", "Worker", "jobs"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Worker:
     current_task: int | None
     task: str | None  #: the start of its task's input, as text; if a path is too long, "…" and the end of the path
     handed: int  #: tasks that were given to it and are not finished
+    in_flight: int  #: tasks begun and not finished, of a worker that can have several. task is the oldest of them
     completed: int
     failed: int
     timeouts: int
@@ -71,6 +72,7 @@ class Device:
     vendor: str
     name: str
     uuid: str
+    group: int  #: the first GPU of its group, which is the gpu_id of the group's workers; without a group, gpu_id
     memory_total: int | None  #: bytes
     memory_free: int | None
     utilization: int | None  #: percent
@@ -101,6 +103,15 @@ class Failure(Task):
 
 
 @dataclass(frozen=True)
+class Request:
+    """A request to the running job, such as `Dispatcher.pause()`."""
+
+    at_ns: int  #: when it was carried out or refused
+    done: bool  #: False: it was refused
+    message: str
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A run at one moment."""
 
@@ -112,7 +123,7 @@ class Snapshot:
     ended: bool  #: the run has ended, and this is its last state
     stale: bool  #: the run has not published for a while because a callback takes long
     #: total (0: unknown), taken, pending, running, completed, failed, timeouts, retried, skipped, cancelled, restarts,
-    #: setup_failures, crashes, n_workers, source_done, start_ns, now_ns
+    #: setup_failures, crashes, n_workers, source_done, start_ns, now_ns, paused, draining, task_timeout_ms (0: no limit)
     stats: dict[str, int]
     workers: list[Worker]
     devices: list[Device]
@@ -121,6 +132,8 @@ class Snapshot:
     tasks_missed: int
     failures: list[Failure]
     failures_missed: int
+    requests: list[Request]  #: like tasks
+    requests_missed: int
     #: numbers from `Dispatcher.set_work()`, or seconds of audio for `gpu-dispatch transcribe`; total 0: not used
     work_done: float
     work_total: float
@@ -137,6 +150,7 @@ def _snapshot(raw: dict[str, Any]) -> Snapshot:
         "devices": [Device(**d) for d in raw["devices"]],
         "tasks": [Task(**t) for t in raw["tasks"]],
         "failures": [Failure(**f) for f in raw["failures"]],
+        "requests": [Request(**r) for r in raw["requests"]],
     }
     return Snapshot(**{**raw, **made})
 

@@ -21,7 +21,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from .dispatcher import Dispatcher, is_free
+from .dispatcher import Control, Dispatcher, is_free
 from .worker import BaseWorker
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class GpuState:
     last_error: str | None = None  #: the last line of the error message
     running: dict[int, tuple[int, float]] = field(default_factory=dict)  #: worker -> (task, start time)
     broken: set[int] = field(default_factory=set)  #: workers that will do nothing more
+    group: tuple[int, ...] = ()  #: all GPUs of its workers, if these have several
 
     @property
     def current_task(self) -> int | None:
@@ -95,6 +96,7 @@ class RunState:
     began: float | None = None
     ended: float | None = None
     first_end: float | None = None  #: when the first task ended; the ETA ignores the time before, which includes setup
+    held: str | None = None  #: "paused" or "draining"
 
     @property
     def total(self) -> int:
@@ -112,7 +114,7 @@ class RunState:
 
     def eta(self, now: float) -> float | None:
         """Seconds until `expected_total` is reached at the speed since the first task ended; None: unknown."""
-        if self.expected_total is None or self.ended is not None:
+        if self.expected_total is None or self.ended is not None or self.held is not None:
             return None
         left = self.expected_total - self.total - self.skipped
         if left <= 0:
@@ -210,6 +212,10 @@ _COLUMNS = (
 )
 
 
+def _with_state(headline: Any, state: RunState) -> Any:
+    return headline.append(f", {state.held}", style="yellow") if state.held and state.ended is None else headline
+
+
 def _panel(state: RunState, now: float) -> Any:
     from rich.columns import Columns
     from rich.panel import Panel
@@ -234,10 +240,11 @@ def _panel(state: RunState, now: float) -> Any:
     if state.expected_total:
         over = state.total + state.skipped
         percent = 100.0 * over / state.expected_total
-        lines.add_row(Text(f"{over:,} of {state.expected_total:,} tasks, {percent:.1f} %", style="bold"))
+        headline = Text(f"{over:,} of {state.expected_total:,} tasks, {percent:.1f} %", style="bold")
+        lines.add_row(_with_state(headline, state))
         lines.add_row(ProgressBar(total=state.expected_total, completed=min(over, state.expected_total)))
     else:
-        lines.add_row(Text(_plural(state.total, "task"), style="bold"))
+        lines.add_row(_with_state(Text(_plural(state.total, "task"), style="bold"), state))
     lines.add_row(Columns(counts, padding=(0, 2)))
     lines.add_row(Columns(times, padding=(0, 2)))
     return Panel(lines, title="gpu_dispatch", border_style="red" if state.setup_failures else "cyan")
@@ -256,7 +263,7 @@ def _table(state: RunState, width: int) -> Any:
         table.add_column(column.title, justify=column.justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
     for gpu_id, gpu in state.gpus.items():
         status = Text(gpu.status, style=STATUS_STYLES.get(gpu.status, ""))
-        table.add_row(str(gpu_id), status, *(Text(column.cell(gpu)) for column in columns))
+        table.add_row("+".join(map(str, gpu.group or (gpu_id,))), status, *(Text(column.cell(gpu)) for column in columns))
     return table
 
 
@@ -308,7 +315,7 @@ def _device_ids(gpu_ids: Iterable[int] | str) -> list[int]:
     return list(gpu_ids)
 
 
-class RichDispatcher:
+class RichDispatcher(Control):
     """`Dispatcher` with a live display, and statistics as the result of `run()`.
 
     :param worker_cls, gpu_ids, queue_size: the same as for `Dispatcher`. So are all other keyword options.
@@ -364,6 +371,9 @@ class RichDispatcher:
         """Ends the run at once and kills the workers. May be called from any thread."""
         self._dispatcher.abort()
 
+    def _request(self, name: str, *args: int) -> None:
+        self._dispatcher._request(name, *args)
+
     def get_stats(self) -> dict[str, Any]:
         """The statistics of `Dispatcher.get_stats()`."""
         return self._dispatcher.get_stats()
@@ -387,6 +397,7 @@ class RichDispatcher:
         task_timeout: float | None = None,
         total_tasks: int | None = None,
         *,
+        on_partial: Callable[[int, Any, int, int], object] | None = None,
         journal: str | os.PathLike[str] | None = None,
         resume: bool = False,
         retry_failed: bool = False,
@@ -416,6 +427,7 @@ class RichDispatcher:
             "on_timeout": self._task_end("timeouts", on_timeout or _as_error(on_error)),
             "on_setup_fail": self._setup_fail(on_setup_fail),
             "on_task_start": self._task_start(on_task_start),
+            "on_partial": on_partial,
             "on_exit": self._exit(on_exit),
         }
         numbers: dict[str, Any] = {"base_seed": base_seed, "task_timeout": task_timeout, "total_tasks": total_tasks}
@@ -498,12 +510,16 @@ class RichDispatcher:
     def _read_core(self) -> None:
         """Reads from the core what callbacks do not report: the GPU of each worker, and which workers do not run."""
         workers = self._dispatcher.get_worker_stats()
-        self._state.skipped = self._dispatcher.get_stats()["skipped"]
+        stats = self._dispatcher.get_stats()
+        self._state.skipped = stats["skipped"]
+        self._state.held = "draining" if stats["draining"] else "paused" if stats["paused"] else None
         restarts: dict[int, int] = {}
         for worker in workers:
             gpu_id, worker_id = worker["gpu_id"], worker["worker_id"]
             self._gpu_of[worker_id] = gpu_id
             gpu = self._state.gpus.setdefault(gpu_id, GpuState())
+            if len(worker["gpu_ids"]) > 1:
+                gpu.group = tuple(worker["gpu_ids"])
             restarts[gpu_id] = restarts.get(gpu_id, 0) + worker["restarts"]
             status = _WORKER_STATUS.get(worker["state"])
             if status == "error":

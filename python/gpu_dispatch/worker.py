@@ -57,6 +57,18 @@ class BaseWorker(abc.ABC):
         :param data: the item, or the return value of load().
         """
 
+    def send_partial(self, value: Any) -> None:
+        """Sends a part of the result while process() is running: on_partial of Dispatcher.run() gets it. The task goes on,
+        and its result is what process() returns. Waits if the dispatcher has no room for the part.
+
+        Call it in process(), on its thread. It is not available in process_batch() and load().
+
+        :param value: anything that can be pickled.
+        """
+        from gpu_dispatch import _native
+
+        _native.send_partial(value)
+
     def cleanup(self) -> None:
         """Called once before the worker process ends normally. Release resources here."""
 

@@ -34,9 +34,10 @@ static const struct field job_fields[] = {
 
 #define STAT(field) FIELD(struct gd_stats, field, KIND_U64, 0)
 static const struct field stat_fields[] = {
-    STAT(total),    STAT(taken),    STAT(pending),   STAT(running),   STAT(completed),   STAT(failed),
-    STAT(timeouts), STAT(retried),  STAT(skipped),   STAT(cancelled), STAT(restarts),    STAT(setup_failures),
-    STAT(crashes),  STAT(start_ns), STAT(n_workers), STAT(now_ns),    STAT(source_done),
+    STAT(total),    STAT(taken),          STAT(pending), STAT(running),  STAT(completed),
+    STAT(failed),   STAT(timeouts),       STAT(retried), STAT(skipped),  STAT(cancelled),
+    STAT(restarts), STAT(setup_failures), STAT(crashes), STAT(start_ns), STAT(n_workers),
+    STAT(now_ns),   STAT(source_done),    STAT(paused),  STAT(draining), STAT(task_timeout_ms),
 };
 
 enum { HAS_TASK = 1, HAS_PROCESS = 2, HAS_SINCE = 4, HAS_LAST = 8 };
@@ -50,6 +51,7 @@ static const struct field worker_fields[] = {
     WORKER(pid, HAS_PROCESS),
     WORKER(current_task, HAS_TASK),
     WORKER(handed, 0),
+    WORKER(in_flight, 0),
     WORKER(completed, 0),
     WORKER(failed, 0),
     WORKER(timeouts, 0),
@@ -65,6 +67,7 @@ static const struct field device_fields[] = {
     DEVICE(gpu_id, KIND_I64, 0),
     DEVICE(name, KIND_TEXT, 0),
     DEVICE(uuid, KIND_TEXT, 0),
+    DEVICE(group, KIND_I64, 0),
     DEVICE(memory_total, KIND_U64, GD_KNOWN_MEMORY),
     DEVICE(memory_free, KIND_U64, GD_KNOWN_MEMORY),
     DEVICE(utilization, KIND_U64, GD_KNOWN_UTILIZATION),
@@ -83,7 +86,7 @@ static const struct field snapshot_fields[] = {
     SNAPSHOT(job, KIND_TEXT),         SNAPSHOT(id, KIND_TEXT),           SNAPSHOT(pid, KIND_U64),
     SNAPSHOT(started, KIND_DOUBLE),   SNAPSHOT(read_ns, KIND_U64),       SNAPSHOT(ended, KIND_BOOL),
     SNAPSHOT(stale, KIND_BOOL),       SNAPSHOT(tasks_missed, KIND_U64),  SNAPSHOT(failures_missed, KIND_U64),
-    SNAPSHOT(work_done, KIND_DOUBLE), SNAPSHOT(work_total, KIND_DOUBLE),
+    SNAPSHOT(work_done, KIND_DOUBLE), SNAPSHOT(work_total, KIND_DOUBLE), SNAPSHOT(requests_missed, KIND_U64),
 };
 
 /* --- a snapshot --------------------------------------------------------------------------- */
@@ -146,6 +149,16 @@ static PyObject *failure_dict(const struct gd_failure_view *f)
     return dict;
 }
 
+static PyObject *request_dict(const struct gd_request_view *r)
+{
+    PyObject *dict = PyDict_New();
+    if (dict &&
+        (dict_put(dict, "at_ns", PyLong_FromUnsignedLongLong(r->at_ns)) < 0 ||
+         dict_put(dict, "done", PyBool_FromLong(r->code >= 0)) < 0 || dict_put(dict, "message", decoded(r->what)) < 0))
+        Py_CLEAR(dict);
+    return dict;
+}
+
 /* A list of a snapshot, whose elements gd_snapshot_...() gives. */
 #define LIST_OF(element, n, make)                                \
     static PyObject *element##_list(const struct gd_snapshot *s) \
@@ -159,13 +172,15 @@ LIST_OF(worker, s->n_workers, worker_dict)
 LIST_OF(device, s->n_devices, device_dict)
 LIST_OF(task, s->n_tasks, task_dict)
 LIST_OF(failure, s->n_failures, failure_dict)
+LIST_OF(request, s->n_requests, request_dict)
 
 static PyObject *snapshot_dict(const struct gd_snapshot *s)
 {
     PyObject *dict = to_dict(snapshot_fields, FIELD_COUNT(snapshot_fields), s, 0);
     if (dict && (dict_put(dict, "stats", to_dict(stat_fields, FIELD_COUNT(stat_fields), s->stats, 0)) < 0 ||
                  dict_put(dict, "workers", worker_list(s)) < 0 || dict_put(dict, "devices", device_list(s)) < 0 ||
-                 dict_put(dict, "tasks", task_list(s)) < 0 || dict_put(dict, "failures", failure_list(s)) < 0))
+                 dict_put(dict, "tasks", task_list(s)) < 0 || dict_put(dict, "failures", failure_list(s)) < 0 ||
+                 dict_put(dict, "requests", request_list(s)) < 0))
         Py_CLEAR(dict);
     return dict;
 }

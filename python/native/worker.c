@@ -35,9 +35,10 @@ static struct {
     PyObject *timeout_error;                  /* a class */
     PyObject *process, *process_batch, *load; /* bound methods, from setup on */
     pthread_t main_thread;
-    PyThreadState *waiting; /* the main thread's state, while it waits */
-    bool finished;          /* host.finish() has been called */
-    bool forked;            /* this process was forked from the worker */
+    PyThreadState *waiting;   /* the main thread's state, while it waits */
+    bool finished;            /* host.finish() has been called */
+    struct gd_result *result; /* of the task that process() is running; NULL: none */
+    bool forked;              /* this process was forked from the worker */
 } self;
 
 static _Thread_local PyThreadState *io_state; /* the state of an I/O thread, from its first load() on */
@@ -275,7 +276,9 @@ static PyObject *call(PyObject *method, PyObject *argument)
 static int process(struct gd_worker *w, const struct gd_task *task, struct gd_result *r)
 {
     PyObject *item = item_of(w, task);
+    self.result = r;
     PyObject *result = item ? call(self.process, item) : NULL;
+    self.result = NULL;
     const char *lead = item ? NULL : unreadable;
     Py_XDECREF(item);
     int code = result ? put(w, r, result) : fail(w, r, lead);
@@ -572,12 +575,45 @@ static PyObject *task_cancelled(PyObject *module, PyObject *nothing)
     return PyBool_FromLong(self.worker && gd_task_cancelled(self.worker));
 }
 
+static int put_partial(PyObject *value)
+{
+    struct value_plan plan;
+    if (value_plan(&plan, value) < 0)
+        return -1;
+    int code = GD_E_NO_MEMORY;
+    void *bytes = PyMem_Malloc(plan.size > 0 ? plan.size : 1);
+    if (bytes) {
+        value_write(&plan, bytes);
+        code = gd_result_partial(self.result, bytes, plan.size);
+    }
+    if (!bytes)
+        PyErr_NoMemory();
+    else if (code < 0)
+        native_error(code);
+    PyMem_Free(bytes);
+    value_plan_clear(&plan);
+    return code;
+}
+
+/* Other threads may run while the library waits for room (before_wait). */
+static PyObject *send_partial(PyObject *module, PyObject *value)
+{
+    (void)module;
+    if (self.forked || !self.result || !pthread_equal(pthread_self(), self.main_thread))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "partial results can be sent only by process(), on the main thread of a worker process");
+    if (put_partial(value) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 int worker_init(PyObject *module)
 {
     static PyMethodDef functions[] = {
         { "worker_main", worker_main, METH_O, "Runs the worker that this process was started for. Does not return." },
         { "task_cancelled", task_cancelled, METH_NOARGS,
           "Whether the current task of this worker process has exceeded its time limit." },
+        { "send_partial", send_partial, METH_O, "Sends a part of the result of the task that process() is running." },
         { NULL, NULL, 0, NULL },
     };
     return PyModule_AddFunctions(module, functions);

@@ -25,7 +25,8 @@ const char *const call_names[N_CALLS] = {
     [ON_TIMEOUT] = "on_timeout",           [ON_SETUP_FAIL] = "on_setup_fail",
     [ON_CLEANUP_FAIL] = "on_cleanup_fail", [ON_TASK_START] = "on_task_start",
     [ON_WORKER_EXIT] = "on_worker_exit",   [ON_DEVICE_OUT] = "on_device_out",
-    [ON_DEVICE_IDLE] = "on_device_idle",   [ON_EXIT] = "on_exit",
+    [ON_DEVICE_IDLE] = "on_device_idle",   [ON_CONTROL] = "on_control",
+    [ON_PARTIAL] = "on_partial",           [ON_EXIT] = "on_exit",
 };
 
 /* ---- Python's lock ---- */
@@ -255,6 +256,32 @@ static void on_worker_exit(void *user, int worker_id, int gpu_id, const char *wh
     call(r, ON_WORKER_EXIT, args, 4);
 }
 
+static void on_control(void *user, const char *what, int code)
+{
+    struct run *r = user;
+    if (!begin(r, ON_CONTROL))
+        return;
+    PyObject *args[] = { NULL, text_of(what), PyBool_FromLong(code >= 0) };
+    call(r, ON_CONTROL, args, 2);
+}
+
+/* A part that cannot be read here is reported as an unraisable exception. The task is not affected. */
+static void on_partial(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size)
+{
+    struct run *r = user;
+    if (!begin(r, ON_PARTIAL))
+        return;
+    PyObject *value = value_read(data, size, &(struct value_place){ .fd = -1 });
+    if (!value && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_WriteUnraisable(r->calls[ON_PARTIAL]);
+        return;
+    }
+    PyObject *args[] = { NULL, value ? PyLong_FromUnsignedLongLong(task_id) : NULL, value,
+                         value ? PyLong_FromLong(run_worker_id(r, worker_id)) : NULL,
+                         value ? PyLong_FromUnsignedLong(attempt) : NULL };
+    call(r, ON_PARTIAL, args, 4);
+}
+
 /* Called in any case, even after an exception. */
 static void on_exit_(void *user)
 {
@@ -277,6 +304,8 @@ void call_options(struct gd_options *o)
     o->on_worker_exit = on_worker_exit;
     o->on_device_out = on_device_out;
     o->on_device_idle = on_device_idle;
+    o->on_control = on_control;
+    o->on_partial = on_partial;
     o->on_exit = on_exit_;
 }
 

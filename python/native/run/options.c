@@ -29,6 +29,7 @@ static const struct option table[] = {
     OPTION(workers_per_gpu, UNSIGNED),
     OPTION(model_bytes, UINT64),
     OPTION(gpus_per_worker, UNSIGNED),
+    OPTION(max_workers_per_gpu, UNSIGNED),
     OPTION(visible_devices, INT),
     OPTION(any_cpu, BOOL),
     OPTION(ignore_gpu_locks, BOOL),
@@ -60,6 +61,7 @@ static const struct option table[] = {
     OPTION(ordered, BOOL),
     OPTION(placement, INT),
     OPTION(batch_size, UNSIGNED),
+    OPTION(concurrency, UNSIGNED),
     OPTION(batch_wait_us, UNSIGNED),
     OPTION(io_threads, UNSIGNED),
     OPTION(load_ahead, UNSIGNED),
@@ -294,12 +296,13 @@ static int open_dispatcher(struct run *r, const struct gd_options *o)
     return rc < 0 ? -1 : 0;
 }
 
-/* True: no two workers share a GPU. */
+/* True: no two workers share a GPU. Workers that may be added later count too, and have the highest indices. */
 static bool one_per_gpu(const struct gd_worker_stats *workers, int n)
 {
     for (int i = 1; i < n; i++)
-        if (workers[i].gpu_id == workers[i - 1].gpu_id) /* workers of one GPU are next to each other */
-            return false;
+        for (int k = 0; k < i; k++)
+            if (workers[i].gpu_id == workers[k].gpu_id)
+                return false;
     return true;
 }
 

@@ -241,9 +241,10 @@ struct figure {
         .name = #member, .offset = offsetof(struct gd_stats, member) \
     }
 static const struct figure stats_table[] = {
-    STAT(total),    STAT(taken),       STAT(pending),        STAT(running),  STAT(completed), STAT(failed),
-    STAT(timeouts), STAT(retried),     STAT(setup_failures), STAT(restarts), STAT(crashes),   STAT(start_ns),
-    STAT(now_ns),   STAT(source_done), STAT(n_workers),      STAT(skipped),
+    STAT(total),   STAT(taken),     STAT(pending), STAT(running),        STAT(completed),
+    STAT(failed),  STAT(timeouts),  STAT(retried), STAT(setup_failures), STAT(restarts),
+    STAT(crashes), STAT(start_ns),  STAT(now_ns),  STAT(source_done),    STAT(n_workers),
+    STAT(skipped), STAT(cancelled), STAT(paused),  STAT(draining),       STAT(task_timeout_ms),
 };
 
 #define WORKER_STAT(member)                                                 \
@@ -252,7 +253,7 @@ static const struct figure stats_table[] = {
     }
 static const struct figure worker_table[] = {
     WORKER_STAT(worker_id), WORKER_STAT(pid),      WORKER_STAT(handed),  WORKER_STAT(completed), WORKER_STAT(failed),
-    WORKER_STAT(timeouts),  WORKER_STAT(restarts), WORKER_STAT(last_ns), WORKER_STAT(busy_ns),
+    WORKER_STAT(timeouts),  WORKER_STAT(restarts), WORKER_STAT(last_ns), WORKER_STAT(busy_ns),   WORKER_STAT(in_flight),
 };
 
 /* Takes the reference, even if it fails. */
@@ -361,6 +362,14 @@ static PyMethodDef run_methods[] = {
       "run(iterator, callbacks): runs until everything is finished. May be called once." },
     { "shutdown", run_shutdown, METH_NOARGS, "Ends the run; running tasks may finish. From any thread." },
     { "abort", run_abort, METH_NOARGS, "Ends the run at once. From any thread." },
+    { "pause", control_pause, METH_NOARGS,
+      "Starts no more tasks until unpause(). From any thread, like the next six." },
+    { "unpause", control_unpause, METH_NOARGS, "Continues after pause()." },
+    { "drain", control_drain, METH_NOARGS, "Ends the run after its running tasks, however long they take." },
+    { "cancel_task", control_cancel_task, METH_O, "cancel_task(task_id): ends one task." },
+    { "set_timeout", control_set_timeout, METH_O, "set_timeout(ms): changes the time limit of tasks; 0: none." },
+    { "add_workers", control_add_workers, METH_VARARGS, "add_workers(gpu_id, n)" },
+    { "remove_workers", control_remove_workers, METH_VARARGS, "remove_workers(gpu_id, n)" },
     { "set_work", run_set_work, METH_VARARGS, "set_work(done, total): how much of the work is done. From any thread." },
     { "stats", run_stats, METH_NOARGS, "The statistics of the run, as a dict." },
     { "task_times", run_times, METH_NOARGS,

@@ -4,6 +4,7 @@
  *   options.c  a dict as struct gd_options
  *   source.c   the iterator behind the library's source, on the feeder's thread
  *   call.c     the callbacks and Python's lock (the GIL) on the run's thread; signals
+ *   control.c  pause, drain and other requests to the running job
  *   journal.c  its journal; key.c: what identifies a task in it
  */
 #ifndef GD_PYTHON_RUN_RUN_H
@@ -24,6 +25,8 @@ enum call {
     ON_WORKER_EXIT,
     ON_DEVICE_OUT,
     ON_DEVICE_IDLE,
+    ON_CONTROL,
+    ON_PARTIAL,
     ON_EXIT,
     N_CALLS,
 };
@@ -105,6 +108,15 @@ int source_next(void *user, struct gd_item *item);
 void source_hold(void *user);
 void source_release(void *user);
 void source_leave(struct run *r); /* after the run: raises an exception in a source that is still blocked */
+
+/* control.c: methods of the type. */
+PyObject *control_pause(PyObject *self, PyObject *nothing);
+PyObject *control_unpause(PyObject *self, PyObject *nothing);
+PyObject *control_drain(PyObject *self, PyObject *nothing);
+PyObject *control_cancel_task(PyObject *self, PyObject *task_id);
+PyObject *control_set_timeout(PyObject *self, PyObject *ms);
+PyObject *control_add_workers(PyObject *self, PyObject *args);
+PyObject *control_remove_workers(PyObject *self, PyObject *args);
 
 /* call.c */
 extern const char *const call_names[N_CALLS];
