@@ -156,6 +156,13 @@ static bool close_files(struct cli_running *r, int result)
     return kept && concluded && drained && !r->sinks.failed;
 }
 
+/* Whether some of the input was never made into tasks. */
+static bool has_unread(const struct cli_input *input)
+{
+    uint64_t inputs;
+    return !cli_input_count(input, &inputs) || cli_input_given(input) < inputs;
+}
+
 /* If a thread is still blocked in a write, it may use r. So r is not freed then. */
 static void conclude(void *user, int result)
 {
@@ -166,6 +173,8 @@ static void conclude(void *user, int result)
         r->run.left_behind = true;
     /* If --halt ended the run, it sets the exit status even if the reader (`| head`) went away. */
     r->status = cli_exit_status(&r->halt, result, !written || (broken && !r->halt.halted));
+    if (r->status == 0 && result == GD_E_SHUTDOWN && !r->halt.halted && has_unread(r->input))
+        r->status = 1; /* drained: 0 would mean that everything was done */
     if (result == GD_E_INTERRUPTED && cli_interrupt_signal(r->interrupt))
         r->status = CLI_EXIT_SIGNAL + cli_interrupt_signal(r->interrupt);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The exit status: 0 for success, 1-100 for that many failed tasks, 101 for more, 130 for Ctrl-C (143 for SIGTERM
+ * The exit status: 0 for success, 1-100 for that many tasks that failed or were cancelled on request, 101 for more, 130 for Ctrl-C (143 for SIGTERM
  * and 129 for SIGHUP: run.c), 255 for anything else. --halt has its own rules (halt.c).
  */
 #ifndef GD_CLI_RUN_STOP_EXIT_STATUS_H

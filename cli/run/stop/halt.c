@@ -136,8 +136,10 @@ static void name_task(struct cli_halt *h, const struct gd_report *r)
 
 enum cli_halt_when cli_halt_add(struct cli_halt *h, const struct cli_task_end *e)
 {
-    if (e->report->failure == GD_FAILURE_CANCELLED)
+    if (e->report->failure == GD_FAILURE_CANCELLED) {
+        h->cancelled++;
         return CLI_HALT_NEVER;
+    }
     if (e->ok)
         h->succeeded++;
     else

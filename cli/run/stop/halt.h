@@ -27,8 +27,9 @@ struct cli_halt {
     uint64_t limit;     /* this many tasks, or 0: use percent */
     unsigned percent;   /* percentage of the tasks; needs total */
     uint64_t total;     /* set by the caller: cli_input_total() */
-    uint64_t succeeded; /* counted here; cancelled tasks count as neither */
+    uint64_t succeeded; /* counted here, like the next two */
     uint64_t failed;
+    uint64_t cancelled;        /* no limit counts them */
     bool halted;               /* the limit has been reached */
     int status;                /* the exit status, if halted */
     char task[CLI_HALT_TEXT];  /* the task that reached the limit, "a.wav" with its quotes, or its number from 1 */

@@ -94,8 +94,47 @@ TEST(top_shows_the_state_and_the_groups)
     CHECK_CONTAINS(sh(TOP "--once").out, "%, draining");
     CHECK_CONTAINS(sh(TOP "--list").out, "(draining) ");
     close(fd);
-    struct ran end = finish(job, 2);
-    CHECK_EQ(end.status, 1);
+    CHECK_EQ(finish(job, 2).status, 3); /* three tasks were not done */
+}
+
+/* 0 would mean that every task succeeded. */
+TEST(the_exit_status_counts_cancelled_tasks)
+{
+    struct sh_running job = start("--quiet");
+    const int fd = client_open();
+    CHECK_CONTAINS(client_ask(fd, "{\"do\":\"cancel\",\"task\":4}"), "\"ok\":true");
+    close(fd);
+    CHECK_EQ(finish(job, 4).status, 1);
+}
+
+TEST(a_run_that_is_drained_after_its_last_task_began_has_succeeded)
+{
+    struct sh_running job = start("--quiet");
+    CHECK_EQ(write(go, "\n\n\n", 3), 3);
+    await_lines(begun, 3);
+    const int fd = client_open();
+    CHECK_CONTAINS(client_ask(fd, "{\"do\":\"drain\"}"), "\"ok\":true");
+    close(fd);
+    CHECK_EQ(finish(job, 2).status, 0);
+}
+
+/* The input comes through a pipe that stays open. Both tasks have begun, so none is cancelled. */
+TEST(a_drained_run_with_input_that_was_not_read)
+{
+    char script[512];
+    setenv("GPU_DISPATCH_JOBS", strcat(strcpy(script, sh_dir()), "/jobs"), 1);
+    begun = fifo("begun");
+    go = fifo("go");
+    const int input = fifo("input");
+    CHECK_EQ(write(input, "a\nb\n", 4), 4);
+    struct sh_running job = sh_start_script("export GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --quiet --gpus "
+                                            "sim:2 -a input 'echo > begun; read x < go #'");
+    await_lines(begun, 2);
+    const int fd = client_open();
+    CHECK_CONTAINS(client_ask(fd, "{\"do\":\"drain\"}"), "draining: the run ends after 2 running tasks");
+    close(fd);
+    CHECK_EQ(finish(job, 2).status, 1);
+    close(input);
 }
 
 TEST(the_summary_names_all_gpus_of_a_group)
