@@ -8,11 +8,7 @@
 /* Waits until the stop has taken effect: waiting tasks are cancelled. */
 static void await_drain(struct world *w)
 {
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w->d, &s);
-        sched_yield();
-    } while (s.failed == 0);
+    world_await_stat(w, failed, 1);
 }
 
 /* Shuts the run down while two tasks run. After that the two tasks do what their orders say. */
@@ -25,7 +21,7 @@ static void shut_down_then_do(struct world *w, struct world_order order, struct 
     world_add_many(w, 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(w);
     world_await(w->page, WC_ENTERED, 2);
-    world_await_taken(w, 22);
+    world_await_stat(w, taken, 22);
     gd_dispatcher_shutdown(w->d);
     await_drain(w);
     world_gate_open(w->page, 2);

@@ -109,13 +109,17 @@ uint64_t world_now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-void world_await_taken(struct world *w, uint64_t at_least)
+void world__await_stat(struct world *w, size_t offset, uint64_t at_least)
 {
     struct gd_stats s = { .size = sizeof s };
-    do {
+    uint64_t figure;
+    for (;;) {
         MUST(gd_dispatcher_stats(w->d, &s) == 0, "stats: %s", gd_error_text());
+        memcpy(&figure, (const char *)&s + offset, sizeof figure);
+        if (figure >= at_least)
+            return;
         sched_yield();
-    } while (s.taken < at_least);
+    }
 }
 
 static char state_of(pid_t pid)

@@ -28,6 +28,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -232,8 +233,10 @@ void world_gate_wait(struct world_page *p, unsigned gate);
 uint32_t world_count(const struct world_page *p, enum world_counter c);
 void world_count_add(struct world_page *p, enum world_counter c, int n);
 void world_await(struct world_page *p, enum world_counter c, uint32_t at_least);
-/* Waits until the run has taken this many tasks. The run takes a task a little later than the source gives it. */
-void world_await_taken(struct world *w, uint64_t at_least);
+/* Waits until a figure of the run has at least this value: world_await_stat(&w, taken, 10). The run takes a task a little
+ * later than the source gives it. */
+#define world_await_stat(w, figure, at_least) world__await_stat(w, offsetof(struct gd_stats, figure), at_least)
+void world__await_stat(struct world *w, size_t offset, uint64_t at_least);
 /* Returns the process id of a worker. Waits until its setup() has begun. */
 pid_t world_pid(struct world_page *p, int worker_id);
 /* Waits until a process sleeps ('S') or is stopped ('T'). A signal may take a moment to arrive. */

@@ -166,7 +166,7 @@ TEST(a_drained_run_waits_for_its_running_tasks_without_a_time_limit)
     world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
-    world_await_taken(&w, 50);
+    world_await_stat(&w, taken, 50);
     CHECK_EQ(gd_dispatcher_drain(w.d), 0);
     await_note(&w, 1, true, "draining: the run ends after 2 running tasks");
     CHECK_EQ(stats_of(&w).draining, 1);
@@ -207,7 +207,7 @@ TEST(a_waiting_task_ends_at_once_when_it_is_cancelled)
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 1);
-    world_await_taken(&w, 10);
+    world_await_stat(&w, taken, 10);
     CHECK_EQ(gd_dispatcher_cancel_task(w.d, 5), 0);
     await_note(&w, 1, true, "task 5 cancelled before it began");
     CHECK_EQ(stats_of(&w).cancelled, 1);
@@ -329,7 +329,7 @@ TEST(in_an_ordered_run_a_cancelled_task_waits_for_its_turn)
     world_add_many(&w, 8, (struct world_order){ .what = W_ECHO, .gate = 3 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 3); /* 0 and 2 run, 1 is done */
-    world_await_taken(&w, 10);
+    world_await_stat(&w, taken, 10);
     CHECK_EQ(gd_dispatcher_cancel_task(w.d, 1), 0);
     await_note(&w, 1, false, "task 1 not cancelled: it is done");
     CHECK_EQ(gd_dispatcher_cancel_task(w.d, 7), 0);

@@ -34,7 +34,7 @@ static void launch(struct world *w, unsigned n_gpus, size_t n)
     world_add_many(w, n, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(w);
     world_await(w->page, WC_ENTERED, n_gpus);
-    world_await_taken(w, n);
+    world_await_stat(w, taken, n);
 }
 
 static void finish(struct world *w, size_t n)

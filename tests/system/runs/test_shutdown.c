@@ -37,7 +37,7 @@ TEST(running_tasks_may_finish)
     world_add_many(&w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
-    world_await_taken(&w, 50);
+    world_await_stat(&w, taken, 50);
     gd_dispatcher_shutdown(w.d);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
@@ -244,11 +244,7 @@ TEST(while_a_retry_waits)
     w.o.retry_delay_ms = 60000;
     world_add(&w, (struct world_order){ .what = W_ERROR });
     world_launch(&w);
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w.d, &s);
-        sched_yield();
-    } while (s.retried == 0);
+    world_await_stat(&w, retried, 1);
     gd_dispatcher_shutdown(w.d);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), 1);

@@ -17,11 +17,7 @@ static void own_handler(int number)
  * signal. Otherwise there may be no waiting task, and this never returns. */
 static void await_drain(struct world *w)
 {
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w->d, &s);
-        sched_yield();
-    } while (s.failed == 0);
+    world_await_stat(w, failed, 1);
 }
 
 /* A world whose run is shut down by SIGINT and SIGTERM. */
@@ -39,7 +35,7 @@ static void check_running_tasks_finish(int number)
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
-    world_await_taken(&w, 20);
+    world_await_stat(&w, taken, 20);
     kill(getpid(), number);
     await_drain(&w);
     world_gate_open(w.page, 2);
@@ -67,7 +63,7 @@ TEST(a_second_signal_ends_the_run_at_once)
     world_add_many(&w, 20, (struct world_order){ .what = W_LOOP });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
-    world_await_taken(&w, 20);
+    world_await_stat(&w, taken, 20);
     kill(getpid(), SIGINT);
     await_drain(&w);
     const uint64_t begin = world_now_ms();
@@ -184,7 +180,7 @@ TEST(two_dispatchers_are_both_interrupted)
         world_add_many(&w[i], 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
         world_launch(&w[i]);
         world_await(w[i].page, WC_ENTERED, 1); /* before the next world changes $GD_WORLD_PAGE */
-        world_await_taken(&w[i], 20);
+        world_await_stat(&w[i], taken, 20);
     }
     kill(getpid(), SIGINT);
     for (unsigned i = 0; i < 2; i++) {
@@ -210,7 +206,7 @@ TEST(ctrl_c_does_not_reach_the_workers)
     world_add_many(&w, 4, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
-    world_await_taken(&w, 4);
+    world_await_stat(&w, taken, 4);
     kill(0, SIGINT); /* this case has its own process group */
     await_drain(&w);
     world_gate_open(w.page, 2);

@@ -34,7 +34,7 @@ TEST(batches_of_several_sizes)
         w.setup = (struct world_setup){ .gate = 2 };
         world_add_many(&w, 5 * sizes[k], (struct world_order){ .what = W_ECHO });
         world_launch(&w);
-        world_await_taken(&w, 5 * sizes[k]); /* all tasks are waiting */
+        world_await_stat(&w, taken, 5 * sizes[k]); /* all tasks are waiting */
         world_gate_open(w.page, 2);
         CHECK_EQ(world_join(&w), 0);
         CHECK_EQ(atomic_load(&w.page->largest_batch), sizes[k]);
@@ -155,7 +155,7 @@ TEST(a_batch_out_of_memory_is_split_and_the_safe_size_is_kept)
     w.setup = (struct world_setup){ .gate = 2 };
     world_add_many(&w, 160, (struct world_order){ .what = W_OOM_AMONG, .n = 5 }); /* five tasks fit */
     world_launch(&w);
-    world_await_taken(&w, 160);
+    world_await_stat(&w, taken, 160);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 160);

@@ -1,6 +1,5 @@
 /* Workers that have several tasks in flight: begun in order, finished in any order. Tasks wait at gates, so the test
  * decides when they finish. */
-#include <sched.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -193,15 +192,6 @@ TEST(a_crash_with_several_in_flight_charges_only_the_task_that_crashes_alone)
     world_close(&w);
 }
 
-static void await_retries(struct world *w, uint64_t n)
-{
-    struct gd_stats stats = { .size = sizeof stats };
-    while (stats.retried < n) {
-        sched_yield();
-        CHECK_EQ(gd_dispatcher_stats(w->d, &stats), 0);
-    }
-}
-
 /* The others finish only after the first task has run out of memory. */
 TEST(running_out_of_memory_beside_others_is_not_charged)
 {
@@ -214,7 +204,7 @@ TEST(running_out_of_memory_beside_others_is_not_charged)
     world_launch(&w);
     world_await(w.page, WC_ENTERED, TASKS);
     world_gate_open(w.page, 1);
-    await_retries(&w, 1);
+    world_await_stat(&w, retried, 1);
     for (size_t i = 1; i < TASKS; i++)
         open_gate(&w, i);
     CHECK_EQ(world_join(&w), 0);
@@ -252,15 +242,6 @@ TEST(partial_results_reach_on_partial_in_order)
     world_close(&w);
 }
 
-static void await_cancelled(struct world *w, uint64_t n)
-{
-    struct gd_stats stats = { .size = sizeof stats };
-    while (stats.cancelled < n) {
-        sched_yield();
-        CHECK_EQ(gd_dispatcher_stats(w->d, &stats), 0);
-    }
-}
-
 TEST(a_shutdown_lets_all_tasks_in_flight_finish)
 {
     enum { PLACES = 4, TASKS = 20 };
@@ -270,9 +251,9 @@ TEST(a_shutdown_lets_all_tasks_in_flight_finish)
         add_gated(&w, W_ECHO);
     world_launch(&w);
     world_await(w.page, WC_ENTERED, PLACES);
-    world_await_taken(&w, TASKS);
+    world_await_stat(&w, taken, TASKS);
     gd_dispatcher_shutdown(w.d);
-    await_cancelled(&w, TASKS - PLACES);
+    world_await_stat(&w, cancelled, TASKS - PLACES);
     for (size_t i = 0; i < TASKS; i++)
         open_gate(&w, i);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);

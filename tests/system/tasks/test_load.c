@@ -32,7 +32,7 @@ static void launch_loaded_ahead(struct world *w)
     w->setup = (struct world_setup){ .gate = 3 };
     world_add_many(w, 50, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_launch(w);
-    world_await_taken(w, 50);
+    world_await_stat(w, taken, 50);
     world_gate_open(w->page, 3);
     world_await(w->page, WC_LOADS, 6);
 }

@@ -50,11 +50,7 @@ TEST(without_ordered_results_come_when_they_are_ready)
     world_add(&w, (struct world_order){ .what = W_ECHO, .gate = 2 });
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w.d, &s);
-        sched_yield();
-    } while (s.completed < 20);
+    world_await_stat(&w, completed, 20);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(w.finals[0].order, 20);

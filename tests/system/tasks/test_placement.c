@@ -159,11 +159,7 @@ TEST(by_size_distributes_the_largest_first_in_turn)
     for (unsigned i = 0; i < 6; i++)
         world_add_sized(&w, (struct world_order){ .what = W_ECHO }, sizes[i]);
     world_launch(&w);
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w.d, &s);
-        sched_yield();
-    } while (!s.source_done);
+    world_await_stat(&w, source_done, 1);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), 0);
     /* 600 | 500, 400 | 300, 200 | 100: tasks 4 5 3 on one worker, 1 2 0 on the other */

@@ -114,7 +114,7 @@ static void run_when_all_wait(struct world *w, unsigned n_workers)
     world_launch(w);
     world_await(w->page, WC_ENTERED, n_workers);
     world_gate_open(w->page, 1); /* now the source gives the others */
-    world_await_taken(w, w->n_orders);
+    world_await_stat(w, taken, w->n_orders);
     for (size_t i = 0; i < n_workers; i++)
         open_gate(w, i);
 }
@@ -155,9 +155,9 @@ TEST(an_urgent_task_overtakes_tasks_that_a_worker_was_handed)
     settings[20].priority = 1;
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 1);
-    world_await_taken(&w, 20);
+    world_await_stat(&w, taken, 20);
     world_gate_open(w.page, 1);
-    world_await_taken(&w, 21);
+    world_await_stat(&w, taken, 21);
     open_gate(&w, 0);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(w.page->log[1].task, 20);
@@ -244,7 +244,7 @@ TEST(a_time_limit_counts_from_the_start_of_its_task)
     add_gated(&w);
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 1);
-    world_await_taken(&w, 3);
+    world_await_stat(&w, taken, 3);
     open_gate(&w, 0);
     world_await(w.page, WC_ENTERED, 3);
     open_gate(&w, 2);

@@ -10,11 +10,7 @@ TEST(some_workers_fail)
     w.source_gate_at = 1;
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w.d, &s);
-        sched_yield();
-    } while (s.setup_failures < 2);
+    world_await_stat(&w, setup_failures, 2);
     world_gate_open(w.page, 1);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 100);
@@ -77,7 +73,7 @@ TEST(all_workers_fail_while_the_queue_is_full)
     w.setup = (struct world_setup){ .what = W_ERROR, .gate = 2 };
     world_add_many(&w, 100, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    world_await_taken(&w, 10);
+    world_await_stat(&w, taken, 10);
     world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SETUP);
     CHECK_GE(w.stats.taken, 10);
@@ -169,11 +165,7 @@ TEST(a_setup_that_hangs)
     w.source_gate_at = 1;
     world_add_many(&w, 20, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
-    struct gd_stats s = { .size = sizeof s };
-    do {
-        gd_dispatcher_stats(w.d, &s);
-        sched_yield();
-    } while (s.setup_failures < 1);
+    world_await_stat(&w, setup_failures, 1);
     world_gate_open(w.page, 1);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(world_callbacks(&w, 'S'), 20);
