@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "crash/common.h"
-#include "worker/host.h"
+#include "worker/flight/flight.h"
 
 struct enemy {
     struct gd_worker *w;
@@ -85,26 +85,45 @@ static void jump_tail(struct enemy *e)
     atomic_store(&e->w->port.out->tail, nasty(e));
 }
 
-/* A correct record with random changes. */
-static struct gd__result_slot forged(struct enemy *e)
+/* A correct record of a task that is in flight, or was before. */
+static struct gd__result_slot forged_in_flight(struct enemy *e, const struct gd__flight *f)
+{
+    const struct gd__flight_entry *entry = &f->entries[rng_below(&e->r, f->concurrency)];
+    return (struct gd__result_slot){
+        .attempt = entry->e.task.attempt,
+        .position = entry->e.position,
+        .task_id = entry->e.task.id,
+        .place = entry->place,
+    };
+}
+
+/* The same of a task in the ring. */
+static struct gd__result_slot forged_in_ring(struct enemy *e)
 {
     const struct gd__port *p = &e->w->port;
     const uint64_t position = p->next ? p->next - 1 + rng_below(&e->r, 3) : 0;
     const struct gd__task_slot *t = &p->task_slots[position & p->task_mask];
-    struct gd__result_slot s = {
-        .kind = (uint8_t)(1 + rng_below(&e->r, GD__R_KINDS - 1)),
-        .inline_size = rng_below(&e->r, 2) ? GD__NOT_INLINE : 24,
+    return (struct gd__result_slot){
         .attempt = t->attempt,
         .position = position,
         .task_id = t->task_id,
-        .start_ns = now_ns(),
-        .end_ns = now_ns(),
+        .place = (uint16_t)rng_below(&e->r, 4),
     };
+}
+
+/* A correct record with random changes. */
+static struct gd__result_slot forged(struct enemy *e)
+{
+    const struct gd__flight *f = gd__flight_of(e->w);
+    struct gd__result_slot s = f && rng_below(&e->r, 4) != 0 ? forged_in_flight(e, f) : forged_in_ring(e);
+    s.kind = (uint8_t)(1 + rng_below(&e->r, GD__R_KINDS - 1));
+    s.inline_size = rng_below(&e->r, 2) ? GD__NOT_INLINE : 24;
+    s.start_ns = s.end_ns = now_ns();
     if (s.inline_size == GD__NOT_INLINE) {
         s.offset = rng_below(&e->r, 2) ? e->data_offset : nasty(e);
         s.size = rng_below(&e->r, 2) ? rng_below(&e->r, 5000) : nasty(e);
     }
-    switch (rng_below(&e->r, 12)) {
+    switch (rng_below(&e->r, 14)) {
     case 0:
         s.attempt = (uint32_t)nasty(e);
         break;
@@ -128,7 +147,10 @@ static struct gd__result_slot forged(struct enemy *e)
         s.inline_size = (uint8_t)rng_next(&e->r);
         break;
     case 7:
-        s.safe_batch = (uint16_t)rng_next(&e->r);
+        s.place = (uint16_t)rng_next(&e->r); /* or safe_batch */
+        break;
+    case 8:
+        s.place = (uint16_t)rng_below(&e->r, 64);
         break;
     default:
         break;
@@ -157,6 +179,41 @@ static void forge_twice(struct enemy *e)
     const struct gd__result_slot s = forged(e);
     put(e, &s);
     put(e, &s);
+}
+
+/* Begins or finishes tasks, in turn, which the dispatcher may think that it holds. */
+static void forge_flight(struct enemy *e)
+{
+    static const uint8_t kinds[] = { GD__R_STARTED, GD__R_SUCCESS, GD__R_PARTIAL, GD__R_OUT_OF_MEMORY,
+                                     GD__R_CANCELLED };
+    for (uint64_t n = 1 + rng_below(&e->r, 6); n > 0; n--) {
+        struct gd__result_slot s = forged(e);
+        s.kind = kinds[rng_below(&e->r, COUNT_OF(kinds))];
+        put(e, &s);
+    }
+}
+
+/* Announces a number of tasks in flight that it cannot have, or announces one twice. */
+static void forge_ready(struct enemy *e)
+{
+    struct gd__result_slot s = forged(e);
+    s.kind = GD__R_READY;
+    s.position = rng_below(&e->r, 4);
+    s.attempt = (uint32_t)(rng_below(&e->r, 2) ? rng_below(&e->r, 66) : nasty(e));
+    put(e, &s);
+}
+
+/* Changes the places and kinds of the records that the dispatcher reads next. */
+static void scribble_places(struct enemy *e)
+{
+    const struct gd__port *p = &e->w->port;
+    const uint64_t from = atomic_load(&p->in->consumed);
+    for (uint64_t i = 0; i < 8; i++) {
+        struct gd__result_slot *s = &p->result_slots[(from + i) & p->result_mask];
+        s->place = (uint16_t)(rng_below(&e->r, 2) ? rng_below(&e->r, 64) : rng_next(&e->r));
+        if (rng_below(&e->r, 4) == 0)
+            s->kind = (uint8_t)rng_below(&e->r, GD__R_KINDS + 1);
+    }
 }
 
 /* Sends the same message about its state again and again. */
@@ -201,7 +258,7 @@ static void attack_files(struct enemy *e)
                          (off_t)(GD__PAGE * (1 + rng_below(&e->r, 9))));
         (void)!fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE);
         if (i != 1)
-            (void)!pwrite(fd, "boo", 3, (off_t)rng_below(&e->r, 8192));
+            (void)!pwrite(fd, "boo", 3, (off_t)rng_below(&e->r, i == 0 ? e->w->port.config.task_region_size : 8192));
         void *map = mmap(NULL, GD__PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (i != 1 && map != MAP_FAILED)
             memset(map, 0xff, GD__PAGE); /* workers may only read this memory; if this worked, the test would fail */
@@ -263,10 +320,10 @@ static void end_somehow(struct enemy *e)
 }
 
 typedef void attack(struct enemy *e);
-static attack *const attacks[] = { scribble_header, scribble_ring, scribble_all,  lie_about_progress,
-                                   jump_tail,       forge,         forge,         forge,
-                                   forge_twice,     forge_twice,   chatter,       endless_words,
-                                   jam_bells,       attack_files,  attack_socket, close_descriptors,
+static attack *const attacks[] = { scribble_header, scribble_ring, scribble_all, lie_about_progress, jump_tail,
+                                   forge,           forge,         forge,        forge_twice,        forge_twice,
+                                   forge_flight,    forge_flight,  forge_ready,  scribble_places,    chatter,
+                                   endless_words,   jam_bells,     attack_files, attack_socket,      close_descriptors,
                                    shout,           end_somehow,   haunt };
 
 static void attack_some(struct enemy *e, unsigned most)

@@ -5,14 +5,18 @@
  * the result of an honest worker's task is the answer of that task.
  *
  * Each seed is a separate short run. The hostile worker has the number 0. Its attacks are made by a thread and by the
- * process function itself: see hostile_worker.h. A process that replaces this worker is hostile too.
+ * process function itself: see hostile_worker.h. With tasks in flight, it also finishes them in wrong ways: see
+ * flight/misdeeds.h. A process that replaces this worker is hostile too.
  *
- * test_hostile --seed N runs one seed; --seeds N runs N seeds.
+ * test_hostile --seed N [CASE...] runs one seed of each case; --seeds N runs N seeds.
  */
+#include "crash/flight/misdeeds.h"
 #include "crash/hostile_worker.h"
 #include "proc/descendants.h"
 
-enum { N_HONEST = 2, N_WORKERS = N_HONEST + 1, N_TASKS = 48, HOSTILE = 0, TIMEOUT_MS = 400, GRACE_MS = 20 };
+enum { N_HONEST = 2, N_WORKERS = N_HONEST + 1, HOSTILE = 0, TIMEOUT_MS = 400, GRACE_MS = 20 };
+/* How long a task in flight takes at most. So a run lasts long enough for several hostile processes. */
+enum { FLIGHT_MOST_NS = 10000000 };
 
 static uint64_t seeds_wanted, seed_wanted = UINT64_MAX;
 
@@ -32,12 +36,41 @@ static void *hostile_thread(void *arg)
     return NULL;
 }
 
+static int set_answer(const struct gd_task *t, struct gd_result *r)
+{
+    const struct answer a = answer_to(t->id, t->data, t->size / sizeof(uint64_t));
+    char *out = gd_result_alloc(r, t->id % 2 ? sizeof a : sizeof a + 100);
+    if (!out)
+        return GD_E_NO_MEMORY;
+    memcpy(out, &a, sizeof a);
+    return 0;
+}
+
+static struct {
+    uint64_t seed, rare;
+    bool never;
+} manners; /* of a worker with tasks in flight, if it is hostile */
+
+static void finish(const struct pooled *p)
+{
+    struct rng r = { mix(manners.seed) ^ mix(p->task->id << 8 | p->task->attempt) };
+    if (set_answer(p->task, p->result) < 0)
+        gd_result_error(p->result, "no room for the result");
+    finish_somehow(p->result, &r, manners.rare, manners.never);
+}
+
 static int setup(struct gd_worker *w, const struct gd_setup *s)
 {
-    if (s->worker_id != HOSTILE)
-        return 0;
     uint64_t seed;
     memcpy(&seed, s->args, sizeof seed);
+    struct rng r = { mix(seed * 1000 + s->restarts) ^ 99 };
+    manners.seed = seed;
+    manners.rare = s->worker_id == HOSTILE ? 2 + rng_below(&r, 30) : 0;
+    manners.never = rng_below(&r, 8) == 0;
+    if (w->ops.begin && pool_start(FLIGHT_MOST_NS, seed, finish) != 0)
+        return gd_worker_error(w, "no threads");
+    if (s->worker_id != HOSTILE)
+        return 0;
     enemies[0] = enemy_of(w, seed * 1000 + s->restarts);
     enemies[1] = enemy_of(w, seed * 1000 + s->restarts + 500);
     gd_worker_set_user(w, &enemies[1]);
@@ -54,13 +87,17 @@ static int process(struct gd_worker *w, const struct gd_task *t, struct gd_resul
     struct enemy *e = gd_worker_user(w);
     if (e)
         attack_some(e, 2);
-    const struct answer a = answer_to(t->id, t->data, t->size / sizeof(uint64_t));
-    char *out = gd_result_alloc(r, t->id % 2 ? sizeof a : sizeof a + 100);
-    if (!out)
-        return GD_E_NO_MEMORY;
-    memcpy(out, &a, sizeof a);
     burn(rng_below(&(struct rng){ t->id }, 200000));
-    return 0;
+    return set_answer(t, r);
+}
+
+/* If the worker may have many tasks, it attacks less often, so that it gets many. */
+static int begin(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    struct enemy *e = gd_worker_user(w);
+    if (e && rng_below(&e->r, gd__flight_of(w)->concurrency) < 4)
+        attack_some(e, 2);
+    return pool_add(w, t, r, NULL) ? 0 : gd_result_error(r, "more tasks in flight than allowed");
 }
 
 static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks, struct gd_result *const *results,
@@ -81,7 +118,8 @@ static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
 /* --- the run ------------------------------------------------------------------- */
 
 struct siege {
-    uint64_t seed, taken;
+    uint64_t seed, tasks, taken;
+    unsigned concurrency;
     struct ledger ledger;
 };
 
@@ -95,7 +133,7 @@ static size_t words_of(uint64_t id)
 static int source(void *user, struct gd_item *item)
 {
     struct siege *s = user;
-    if (s->taken == N_TASKS)
+    if (s->taken == s->tasks)
         return 0;
     const size_t words = words_of(s->taken);
     uint64_t *payload = gd_item_alloc(item, words * sizeof *payload);
@@ -150,6 +188,17 @@ static void on_task_start(void *user, uint64_t id, int worker, unsigned attempt,
     (void)worker, (void)attempt, (void)start_ns;
     const struct siege *s = user;
     CHECK_LT(id, s->taken);
+    CHECK_EQ(s->ledger.finals[id], 0);
+}
+
+static void on_partial(void *user, uint64_t id, int worker, unsigned attempt, const void *data, size_t size)
+{
+    const struct siege *s = user;
+    CHECK_LT(id, s->taken);
+    CHECK_EQ(s->ledger.finals[id], 0);
+    CHECK_EQ(worker, HOSTILE); /* the honest workers send none */
+    CHECK_GE(attempt, 1);
+    touch(data, size);
 }
 
 /* On a busy machine an honest worker may be killed because its setup or its task took too long. */
@@ -171,10 +220,23 @@ static void on_words(void *user, int worker, int gpu, const char *words)
     touch(words, strlen(words));
 }
 
-static void run_seed(uint64_t seed)
+/* With one task at a time, a worker has either function. Batches and load() are only for process(). */
+static void choose_worker(const struct siege *s, struct gd_options *o, struct rng *r)
 {
-    static const char *const loading_env[] = { "HOSTILE_LOADING=1", NULL };
-    struct siege s = { .seed = seed };
+    static const char *const loading_env[] = { "HOSTILE_WORKER=loading", NULL };
+    static const char *const flight_env[] = { "HOSTILE_WORKER=flight", NULL };
+    o->concurrency = s->concurrency;
+    if (s->concurrency > 1 || rng_below(r, 2)) {
+        o->env = flight_env;
+        return;
+    }
+    o->batch_size = rng_below(r, 3) == 0 ? 3 : 1;
+    o->env = rng_below(r, 3) == 0 ? loading_env : NULL;
+}
+
+static void run_seed(uint64_t seed, unsigned concurrency)
+{
+    struct siege s = { .seed = seed, .concurrency = concurrency, .tasks = concurrency > 8 ? 400 : 96 };
     struct gd_options o = GD_OPTIONS_INIT;
     struct rng r = { mix(seed) ^ 77 };
     o.gpu_ids = device_numbers;
@@ -184,6 +246,7 @@ static void run_seed(uint64_t seed)
     o.on_error = o.on_timeout = on_failure;
     o.on_setup_fail = o.on_cleanup_fail = on_words;
     o.on_task_start = rng_below(&r, 2) ? on_task_start : NULL;
+    o.on_partial = rng_below(&r, 4) ? on_partial : NULL;
     o.on_worker_exit = on_worker_exit;
     o.user = &s;
     o.setup_args = &seed;
@@ -195,15 +258,14 @@ static void run_seed(uint64_t seed)
     o.stop_grace_ms = o.cleanup_grace_ms = TIMEOUT_MS * TEST_SLOWDOWN;
     o.restart_delay_ms = 1;
     o.death_limit = 4;
-    o.queue_size = 1 + rng_below(&r, 2 * N_TASKS);
+    o.queue_size = 1 + rng_below(&r, 2 * s.tasks);
     o.ordered = rng_below(&r, 3) == 0;
-    o.batch_size = rng_below(&r, 3) == 0 ? 3 : 1;
-    o.env = rng_below(&r, 3) == 0 ? loading_env : NULL;
-    ledger_open(&s.ledger, N_TASKS);
+    choose_worker(&s, &o, &r);
+    ledger_open(&s.ledger, s.tasks);
     const int rc = gd_run(&o);
     if (rc != 0)
         FAIL("seed %llu: the run ended with %s: %s", (unsigned long long)seed, gd_error_name(rc), gd_error_text());
-    ledger_close(&s.ledger, N_TASKS);
+    ledger_close(&s.ledger, s.tasks);
 }
 
 static uint64_t running_seed;
@@ -240,18 +302,18 @@ static void wait_for_ghosts(void)
         ;
 }
 
-static void run_seeds(uint64_t first, uint64_t step, uint64_t end)
+static void run_seeds(unsigned concurrency, uint64_t first, uint64_t step, uint64_t end)
 {
     adopt_orphans();
     signal(SIGALRM, too_long);
-    run_seed(UINT64_MAX - 1); /* first uses of the C library */
+    run_seed(UINT64_MAX - 1, concurrency); /* first uses of the C library */
     wait_for_ghosts();
     const struct footprint before = footprint();
     for (uint64_t seed = first; seed < end; seed += step) {
         running_seed = seed;
         alarm(60 * TEST_SLOWDOWN);
         waits_for = "its run";
-        run_seed(seed);
+        run_seed(seed, concurrency);
         waits_for = "the wait for leftover processes";
         wait_for_ghosts();
         alarm(0);
@@ -261,11 +323,12 @@ static void run_seeds(uint64_t first, uint64_t step, uint64_t end)
     check_footprint(&before, 8192);
 }
 
-TEST_WITHIN(800, a_hostile_worker_harms_only_itself)
+static void besiege(unsigned concurrency)
 {
-    const uint64_t seeds = seeds_wanted ? seeds_wanted : test_soak() ? 100000 : SANITIZED ? 250 : 1000;
+    /* The three cases share the seeds. */
+    const uint64_t seeds = seeds_wanted ? seeds_wanted : test_soak() ? 33334 : SANITIZED ? 84 : 334;
     if (seed_wanted != UINT64_MAX) {
-        run_seeds(seed_wanted, 1, seed_wanted + 1);
+        run_seeds(concurrency, seed_wanted, 1, seed_wanted + 1);
         return;
     }
     const uint64_t parts = 4; /* processes that share the seeds; they mostly wait */
@@ -274,7 +337,7 @@ TEST_WITHIN(800, a_hostile_worker_harms_only_itself)
         CHECK((pids[i] = fork()) >= 0);
         if (pids[i] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            run_seeds(i, parts, seeds);
+            run_seeds(concurrency, i, parts, seeds);
             exit(0);
         }
     }
@@ -287,6 +350,27 @@ TEST_WITHIN(800, a_hostile_worker_harms_only_itself)
     }
 }
 
+TEST_WITHIN(800, a_hostile_worker_harms_only_itself)
+{
+    besiege(1);
+}
+
+TEST_WITHIN(800, a_hostile_worker_with_8_tasks_in_flight_harms_only_itself)
+{
+    besiege(8);
+}
+
+TEST_WITHIN(800, a_hostile_worker_with_64_tasks_in_flight_harms_only_itself)
+{
+    besiege(64);
+}
+
+static bool is_worker(const char *kind)
+{
+    const char *wanted = getenv("HOSTILE_WORKER");
+    return wanted && strcmp(wanted, kind) == 0;
+}
+
 int main(int argc, char **argv)
 {
     const struct gd_worker_ops ops = {
@@ -294,7 +378,8 @@ int main(int argc, char **argv)
         .setup = setup,
         .process = process,
         .process_batch = process_batch,
-        .load = getenv("HOSTILE_LOADING") ? load : NULL,
+        .load = is_worker("loading") ? load : NULL,
+        .begin = is_worker("flight") ? begin : NULL,
     };
     if (gd_worker_main(&argc, argv, &ops) < 0) {
         fprintf(stderr, "%s\n", gd_error_text());
