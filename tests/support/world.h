@@ -62,6 +62,7 @@ enum world_what {
     W_LOAD_ERROR,       /* load() fails; in other tasks it leaves a mark, and the answer says if process() saw it */
     W_LOAD_SEGV,
     W_LOAD_LOOP,
+    W_LOAD_WAIT,   /* load() waits for gate n */
     W_STRAY,       /* leaves a child in another session (page->grandchild is its id), then kills itself */
     W_THREAD_EXIT, /* calls pthread_exit() */
     W_LOAD_THREAD_EXIT,
@@ -143,7 +144,8 @@ struct world_page {
     _Atomic uint32_t grandchild;
     _Atomic uint32_t largest_batch;
     _Atomic uint32_t most_loaded;
-    _Atomic uint32_t runs[WORLD_TASKS]; /* how often process() was called for each task */
+    _Atomic uint32_t runs[WORLD_TASKS];   /* how often process() was called for each task */
+    _Atomic uint32_t loader[WORLD_TASKS]; /* the worker that called load() last for each task, plus 1 */
     _Atomic uint32_t n_log;
     struct {
         uint32_t task, worker;

@@ -404,8 +404,9 @@ static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks
 
 static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
 {
-    (void)w;
     const struct world_order o = order_of(t);
+    if (t->id < WORLD_TASKS)
+        atomic_store(&page->loader[t->id], (uint32_t)gd_worker_id(w) + 1);
     world_count_add(page, WC_LOADS, 1);
     if (o.what == W_LOAD_ERROR)
         return gd_result_error(r, "task %llu can't be loaded", (unsigned long long)t->id);
@@ -413,6 +414,8 @@ static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
         pthread_exit(NULL);
     if (o.what == W_LOAD_SEGV || o.what == W_LOAD_LOOP)
         misbehave(o.what, o.n);
+    if (o.what == W_LOAD_WAIT)
+        world_gate_wait(page, (unsigned)o.n);
     t->loaded = &load_mark;
     world_count_add(page, WC_LOADED, 1);
     raise_to(&page->most_loaded, world_count(page, WC_LOADED));
