@@ -3,14 +3,12 @@
  *
  * These conditions must hold. A paused run starts no task. A cancelled task ends once, as cancelled or with a result
  * that was on its way. If no process has begun the task, it ends at once. A removed worker gets no task and ends.
- * check.c checks that no task is lost, and that no other task is charged.
+ * check/ checks that no task is lost, and that no other task is charged.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim.h"
-
-#define LLU(x) ((unsigned long long)(x))
 
 /* --- the plan --- */
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "sim.h"
+#include "sim/check/check.h"
 
 uint64_t proc_soon(struct sim *s, uint64_t mean_ns)
 {

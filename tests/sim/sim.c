@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "sim/check/check.h"
 
 #define BEGINNING GD__NS_PER_S
 

@@ -5,7 +5,7 @@
  *   sim.c     virtual time: the event queue, the source, and the dispatcher's reaction to each event
  *   procs.c   virtual worker processes, and the table of effects through which the scheduler controls them
  *   deaths.c  when a worker must be given up
- *   check.c   the conditions that must hold after every event and at the end
+ *   check/    the conditions that must hold at each effect, after every event and at the end
  *   control.c pauses, cancelled tasks, changed limits and resizes, and the conditions that hold for them
  */
 #ifndef GD_TESTS_SIM_H
@@ -144,7 +144,7 @@ struct sim_task {
     unsigned handed_to;     /* the worker of that window */
     uint64_t begin_seen;    /* when the scheduler learned that it had begun */
     uint32_t flight_deaths; /* deaths with other tasks in flight */
-    uint32_t seen;          /* the last round in which check.c found the task */
+    uint32_t seen;          /* the last round in which check/places.c found the task */
     uint64_t handle, deal;
     enum gd_failure last;
     bool has_result, held, suspect;
@@ -236,6 +236,8 @@ void sim_fail(struct sim *s, const char *format, ...) __attribute__((format(prin
 void sim_trace(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w);
 void sim_at_place(struct sim *s, uint64_t at, unsigned w, unsigned place, uint64_t position); /* EVENT_FINISH */
+
+#define LLU(x) ((unsigned long long)(x))
 #define SIM_MUST(s, cond, ...)          \
     do {                                \
         if (!(cond))                    \
@@ -280,14 +282,6 @@ bool flight_may_load(struct sim *s, struct proc *p); /* another task may be clai
 void flight_load(struct sim *s, unsigned w);         /* the next claimed task; begins it, if it is loaded */
 void flight_stop_load(struct sim *s, unsigned w);    /* the first task that has not begun was asked to stop */
 
-/* check_flight.c */
-void check_flight_result(struct sim *s, unsigned w, const struct gd__task *t, const struct message *m);
-void check_cancel_place(struct sim *s, unsigned w, unsigned place, uint64_t position);
-void check_flight_kill(struct sim *s, unsigned w);
-void check_flight_exit(struct sim *s, unsigned w, const struct gd__death *d);
-void check_flight_assign(struct sim *s, unsigned w, const struct gd__task *t);
-void check_flight(struct sim *s, unsigned w);
-
 /* deaths.c */
 void deaths_open(struct sim *s);
 void deaths_close(struct sim *s);
@@ -302,23 +296,5 @@ static inline bool sim_is_worn(const struct sim *s, unsigned w)
 {
     return s->plan.config.max_tasks > 0 && s->procs[w].served >= s->plan.config.max_tasks;
 }
-
-/* check.c */
-void check_charge(struct sim *s, unsigned w, const struct gd__task *t, const struct gd__death *d);
-void check_tried(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
-void check_put_off(struct sim *s, const struct gd__task *t, bool for_crash);
-bool sim_is_stop_signal(int signal);
-void check_timed_out(struct sim *s, uint64_t id); /* an attempt of that task was too slow */
-void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__outcome *o);
-void check_begin(struct sim *s, unsigned w, uint64_t id); /* the process of w is about to start that task */
-void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt);
-void check_cancel(struct sim *s, unsigned w, uint64_t below);
-void check_end_tasks(struct sim *s, unsigned w);
-void check_timeout_kill(struct sim *s, unsigned w); /* the first task of its window did not stop */
-void check_kill(struct sim *s, unsigned w);
-void check_before_exit(struct sim *s, unsigned w, const struct gd__death *d); /* finds the tasks to be charged */
-void check_before_pump(struct sim *s);
-void check_after_event(struct sim *s);
-void check_end(struct sim *s);
 
 #endif

@@ -1,7 +1,5 @@
 /* The conditions that tasks in flight must meet. */
-#include "sim.h"
-
-#define LLU(x) ((unsigned long long)(x))
+#include "sim/check/check.h"
 
 static uint64_t limit_of(const struct sim *s, uint64_t id)
 {
