@@ -17,7 +17,7 @@ bool gd__flight_is_cancelled(const struct gd_worker *w, const struct gd__flight_
     if ((gd__flight_of(w)->serial || w->loader) && gd__host_cancel_below(w) > e->e.position)
         return true;
     return !gd__flight_of(w)->serial && may_have_place(e) &&
-           atomic_load_explicit(&w->port.cancel_at[e->place], memory_order_acquire) == e->e.position + 1;
+           atomic_load_explicit(&w->port.cancel_at[gd__flight_place(e)], memory_order_acquire) == e->e.position + 1;
 }
 
 bool gd_result_cancel_requested(const struct gd_result *r)
@@ -66,7 +66,7 @@ static bool has_request(const struct gd_worker *w, const struct gd__flight *f, c
 {
     if ((f->serial || w->loader) && gd__host_cancel_below(w) > 0)
         return true;
-    return !f->serial && atomic_load(&w->port.cancel_at[e->place]) != 0;
+    return !f->serial && atomic_load(&w->port.cancel_at[gd__flight_place(e)]) != 0;
 }
 
 void gd__flight_cancel_all(struct gd_worker *w)

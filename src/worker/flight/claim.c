@@ -90,7 +90,7 @@ void gd__flight_enter(struct gd__flight *f, struct gd__flight_entry *e)
 void gd__flight_leave(struct gd__flight *f, struct gd__flight_entry *e)
 {
     f->solo = f->solo && !e->solo;
-    put(&f->free_places, e->place);
+    put(&f->free_places, gd__flight_place(e));
     put(&f->free_entries, gd__flight_number(f, e));
     f->in_flight--;
 }

@@ -155,7 +155,7 @@ static int part_in_flight(struct gd_worker *w, struct gd__flight_entry *e, const
     if (!gd__flight_on_main(gd__flight_of(w)))
         return post_part(w, e, data, size);
     gd__flight_commit(w); /* another thread may have posted an earlier one */
-    return put_part(w, &e->e, e->place, data, size);
+    return put_part(w, &e->e, gd__flight_place(e), data, size);
 }
 
 int gd_result_partial(struct gd_result *r, const void *data, size_t size)

@@ -65,7 +65,7 @@ static void put_result(struct gd_worker *w, struct gd__flight_entry *e)
     gd__entry_unload(w, &e->e);
     /* The two times come from two clocks that may differ a little. */
     e->e.end_ns = e->finished_ns > e->e.start_ns ? e->finished_ns : e->e.start_ns;
-    gd__record_put_at(w, e->e.result.kind, &e->e, &e->e.result, e->place);
+    gd__record_put_at(w, e->e.result.kind, &e->e, &e->e.result, gd__flight_place(e));
     f->lost |= e->e.result.kind == GD__R_DEVICE_LOST;
     atomic_store_explicit(&e->state, 0, memory_order_release);
     gd__flight_leave(f, e);
@@ -79,7 +79,7 @@ static void leave_if_lost(struct gd_worker *w, const struct gd__flight *f)
 
 static void put_partial(struct gd_worker *w, struct gd__flight_entry *e)
 {
-    gd__record_put_at(w, GD__R_PARTIAL, &e->e, &e->part, e->place);
+    gd__record_put_at(w, GD__R_PARTIAL, &e->e, &e->part, gd__flight_place(e));
     gd__flight_part_done(w, e);
 }
 
@@ -134,7 +134,7 @@ static void report_start(struct gd_worker *w, const struct gd__flight *f, struct
     gd__port_started(&w->port, e->e.position + 1, e->e.start_ns); /* after this the slot in the ring may be reused */
     GD__KILL_POINT("started");
     if (!f->serial || w->port.config.report_start)
-        gd__record_put_at(w, GD__R_STARTED, &e->e, NULL, e->place);
+        gd__record_put_at(w, GD__R_STARTED, &e->e, NULL, gd__flight_place(e));
     if (!f->pipe) /* with a pipe, the flush comes later, before the line with the task is sent to the program */
         gd__host_flush(w);
 }

@@ -169,6 +169,13 @@ static inline struct gd__flight_entry *gd__flight_entry_of(const struct gd_resul
     return number < f->n_entries ? &f->entries[number] : NULL;
 }
 
+/* The guardian may read it while the main thread begins another task with the same entry. It then looks at the wrong
+ * request, which does no harm: it compares positions afterwards. */
+static inline uint16_t gd__flight_place(const struct gd__flight_entry *e)
+{
+    return atomic_load_explicit(&e->place, memory_order_relaxed);
+}
+
 static inline uint16_t gd__flight_number(const struct gd__flight *f, const struct gd__flight_entry *e)
 {
     return (uint16_t)(e - f->entries);
