@@ -68,6 +68,11 @@ void gd__dispatcher_hook(struct gd_dispatcher *d, const struct gd__hooks *hooks)
  * time limits, signals and everything else go on. Any thread may call it. */
 void gd__dispatcher_hold(struct gd_dispatcher *d, bool on);
 
+/* Sets the reason why the run ends early, for the error messages of tasks that are cancelled for it: "not done: " and the
+ * reason. The reason is copied. Only the first reason counts. Call it before the request that ends the run. Any thread
+ * may call it. */
+void gd__dispatcher_end_for(struct gd_dispatcher *d, const char *reason);
+
 /* Finds the data of a report in shared memory. Sets *fd to the descriptor of the worker's result memory and *offset to
  * the offset in it. Returns false if the data is not there (it is in a record, or was copied because it had to wait for
  * its turn). Call it only in a callback. */

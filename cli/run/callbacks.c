@@ -40,21 +40,22 @@ void cli_end_for_trouble(void *running)
     if (cli_interrupt_hung_up()) /* the terminal is gone, but running tasks may finish: the run is being shut down */
         return;
     if (!atomic_exchange(&r->ended_early, true))
-        gd__run_abort(&r->run);
+        gd__run_abort(&r->run, "the output could not be written");
 }
 
 static void halt(struct cli_running *r, enum cli_halt_when when)
 {
-    char why[CLI_HALT_ROOM];
+    char why[CLI_HALT_ROOM], reason[CLI_HALT_ROOM + 16];
     if (when == CLI_HALT_NEVER || atomic_exchange(&r->ended_early, true))
         return;
     cli_halt_reason(&r->halt, why, sizeof why);
+    snprintf(reason, sizeof reason, "--halt: %s", why);
     if (when == CLI_HALT_SOON) {
         cli_say("%s: starting no more tasks, the running ones may finish", why);
-        gd__run_shutdown(&r->run);
+        gd__run_shutdown(&r->run, reason);
     } else {
         cli_say("%s: ending the running tasks", why);
-        gd__run_abort(&r->run);
+        gd__run_abort(&r->run, reason);
     }
 }
 

@@ -83,8 +83,9 @@ enum gd_failure {
     GD_FAILURE_CRASH = 3,         /* the task killed its worker crash_limit times */
     GD_FAILURE_OUT_OF_MEMORY = 4, /* the worker ran out of memory with this task alone, not in a batch */
     GD_FAILURE_DEVICE_LOST = 5,   /* the worker reported that its device is lost: gd_result_device_lost() */
-    /* The task had not ended when the run was shut down, or failed after the shutdown. Or gd_dispatcher_cancel_task()
-     * cancelled it: then the error message is "cancelled on request". */
+    /* The task had not ended when the run was shut down, or failed after the shutdown. Then the error message is "not
+     * done: " and the reason: the run was shut down, aborted, drained, interrupted by a signal, and so on. Or
+     * gd_dispatcher_cancel_task() cancelled the task. Then the error message is "cancelled on request". */
     GD_FAILURE_CANCELLED = 6,
     GD_FAILURE_NO_WORKER = 7, /* no worker was left to run the task */
 };

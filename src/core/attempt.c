@@ -134,8 +134,8 @@ static void end_short(struct gd__sched *s, uint64_t now, unsigned i, uint32_t sl
     const bool no_use = gd__short_of(s, now, i, o->bytes, o->size);
     gd__place_again(s, slot);
     if (no_use) {
+        s->end = GD__END_SHORTAGE; /* before tasks are reported as cancelled for it */
         gd__sched_shutdown(s, now);
-        s->end = GD__END_SHORTAGE;
     } else if (s->workers[i].state == GD_WORKER_IDLE) {
         gd__worker_short(s, now, i);
     }

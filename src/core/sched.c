@@ -435,7 +435,7 @@ void gd__cancel_waiting(struct gd__sched *s)
 static void begin_stop(struct gd__sched *s, uint64_t now)
 {
     s->stopping = true;
-    s->end = GD__END_SHUTDOWN;
+    s->end = s->end == GD__END_NATURAL ? GD__END_SHUTDOWN : s->end;
     gd__pool_stop(s, now); /* first: reporting many cancelled tasks may take as long as the grace period */
     gd__cancel_waiting(s);
     gd__check_done(s, now);

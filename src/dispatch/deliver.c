@@ -44,6 +44,15 @@ static uint64_t limit_ms(const struct gd_dispatcher *d, const struct gd__task *t
     return (own ? t->timeout_ns : d->sched.config.task_timeout_ns) / GD__NS_PER_MS;
 }
 
+/* Why a task is cancelled that nobody has asked to cancel. */
+static const char *end_reason(const struct gd_dispatcher *d)
+{
+    const char *reason = atomic_load(&d->ends_for);
+    if (d->sched.end == GD__END_SHORTAGE)
+        return "no process could be started";
+    return reason ? reason : "the run was shut down";
+}
+
 /* The error message of a failure for which the worker sent no message. */
 static void default_message(const struct gd_dispatcher *d, const struct gd__task *t, const struct gd__outcome *o,
                             char text[TEXT_MAX])
@@ -53,7 +62,10 @@ static void default_message(const struct gd_dispatcher *d, const struct gd__task
         snprintf(text, TEXT_MAX, "timed out after %g s", (double)limit_ms(d, t) / 1000);
         break;
     case GD_FAILURE_CANCELLED:
-        snprintf(text, TEXT_MAX, o->on_request ? "cancelled on request" : "not done: the run was shut down");
+        if (o->on_request)
+            snprintf(text, TEXT_MAX, "cancelled on request");
+        else
+            snprintf(text, TEXT_MAX, "not done: %s", end_reason(d));
         break;
     case GD_FAILURE_NO_WORKER:
         snprintf(text, TEXT_MAX, "not done: %s",

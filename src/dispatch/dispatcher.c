@@ -202,6 +202,7 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     gd__loop_close(&d->loop);
     gd__fd_close(&d->wake_fd);
     gd__fd_close(&d->signal_fd);
+    gd__free(atomic_load(&d->ends_for));
     gd__free(d->worker_stats);
     gd__options_free(d);
     pthread_mutex_destroy(&d->stats_lock);
@@ -283,6 +284,7 @@ static int conclude(struct gd_dispatcher *d)
 
 static void journal_failed(void *user)
 {
+    gd__dispatcher_end_for(user, "the journal could not be written");
     gd_dispatcher_shutdown(user);
 }
 
@@ -408,6 +410,14 @@ static void request(struct gd_dispatcher *d, enum gd__request wanted)
     while (present < (int)wanted && !atomic_compare_exchange_weak(&d->request, &present, wanted))
         ;
     gd__dispatcher_wake(d);
+}
+
+/* If there is no memory for the copy, the message gives a general reason. */
+void gd__dispatcher_end_for(struct gd_dispatcher *d, const char *reason)
+{
+    char *none = NULL, *copy = atomic_load(&d->ends_for) ? NULL : gd__strdup(reason);
+    if (copy && !atomic_compare_exchange_strong(&d->ends_for, &none, copy))
+        gd__free(copy);
 }
 
 void gd_dispatcher_shutdown(struct gd_dispatcher *d)

@@ -170,6 +170,7 @@ struct gd_dispatcher {
     _Atomic bool hold_wanted; /* gd__dispatcher_hold() */
     bool held;                /* the loop has applied hold_wanted */
     _Atomic int request;      /* enum gd__request */
+    _Atomic(char *) ends_for; /* gd__dispatcher_end_for(): owned; NULL: not set */
     struct gd__control_queue control;
     struct gd__control_socket *control_socket; /* NULL: none */
 

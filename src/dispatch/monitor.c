@@ -127,6 +127,7 @@ static void take_signals(struct gd_dispatcher *d)
         return;
     const unsigned before = d->signals_seen;
     d->signals_seen += n > 2 ? 2 : (unsigned)n;
+    gd__dispatcher_end_for(d, "the run was interrupted by a signal");
     if (before == 0)
         gd_dispatcher_shutdown(d);
     if (d->signals_seen >= 2)
@@ -153,6 +154,7 @@ static void obey_requests(struct gd_dispatcher *d)
         gd__sched_shutdown(&d->sched, d->now);
     if (request != GD__REQUEST_ABORT)
         return;
+    gd__dispatcher_end_for(d, "the run was aborted");
     gd__sched_abort(&d->sched, d->now);
     if (d->feeder_deadline > d->now + ABORT_FEEDER_NS) /* a second request does not extend the deadline */
         d->feeder_deadline = d->now + ABORT_FEEDER_NS;

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "binding.h"
 #include "dispatch/listener.h"
 #include "launch/balancer.h"
 #include "launch/setup_failures.h"
@@ -279,14 +280,16 @@ void gd__run_set_total(struct gd__run *run, uint64_t total)
     gd_dispatcher_set_total(run->d, total);
 }
 
-void gd__run_shutdown(struct gd__run *run)
+void gd__run_shutdown(struct gd__run *run, const char *reason)
 {
+    gd__dispatcher_end_for(run->d, reason);
     gd_dispatcher_shutdown(run->d);
 }
 
-void gd__run_abort(struct gd__run *run)
+void gd__run_abort(struct gd__run *run, const char *reason)
 {
     run->aborted = true;
+    gd__dispatcher_end_for(run->d, reason);
     gd_dispatcher_abort(run->d);
 }
 

@@ -97,9 +97,10 @@ int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void
 void gd__run_set_total(struct gd__run *run, uint64_t total);
 
 /* May be called on any thread between open_views() and close_views(). gd__run_shutdown() lets running tasks finish.
- * gd__run_abort() kills the workers; after that, failures of their cleanup are not reported. */
-void gd__run_shutdown(struct gd__run *run);
-void gd__run_abort(struct gd__run *run);
+ * gd__run_abort() kills the workers; after that, failures of their cleanup are not reported. reason: for the error messages
+ * of tasks that are not done. */
+void gd__run_shutdown(struct gd__run *run, const char *reason);
+void gd__run_abort(struct gd__run *run, const char *reason);
 
 /* Prints the summary. Called by report(). Leaves out tasks that were skipped because of a journal. Prints nothing if no
  * worker could be set up, because the error message reports that. what: "files" or "tasks". Returns 0, or a negative

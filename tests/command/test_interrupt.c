@@ -231,6 +231,20 @@ TEST(the_joblog_has_the_tasks_that_were_run)
     CHECK_STR(sh("cut -f 7,8 log | sort").out, "0\t0\n0\t0\nExitval\tSignal\n");
 }
 
+static void check_reason(int signal, const char *reason)
+{
+    const struct ran r = interrupt(start("--stop-grace 1h --output out", WAIT), signal);
+    CHECK_EQ(r.status, 128 + signal);
+    CHECK_STR(sh("grep -o 'cancelled.*error[^,]*' out | sort -u; rm -r out begun said go jobs").out, reason);
+}
+
+TEST(the_output_says_why_tasks_were_cancelled)
+{
+    check_reason(SIGINT, "cancelled\",\"error\":\"not done: the run was interrupted (SIGINT)\"\n");
+    check_reason(SIGTERM, "cancelled\",\"error\":\"not done: the run was ended by SIGTERM\"\n");
+    check_reason(SIGHUP, "cancelled\",\"error\":\"not done: the run was ended by SIGHUP\"\n");
+}
+
 TEST(a_signal_while_waiting_for_input)
 {
     int in = fifo("in"), begun = fifo("begun");

@@ -49,6 +49,13 @@ TEST(halt_soon_lets_running_tasks_finish)
     CHECK_EQ(r.status, 3);
 }
 
+TEST(halt_is_the_reason_of_cancelled_tasks)
+{
+    sh(RUN "-j1 --gpus sim:1 --output out --halt soon,fail=1 'exit {}' ::: 0 3 0 0");
+    CHECK_STR(sh("grep -o 'cancelled.*error.*attempt' out | sort -u").out,
+              "cancelled\",\"error\":\"not done: --halt: task \\\"3\\\" failed (exited with code 3)\",\"attempt\n");
+}
+
 TEST(halt_at_a_success)
 {
     CHECK_EQ(sh("seq 100 | " RUN "--halt now,success=1 true").status, 0);

@@ -80,6 +80,8 @@ static int source(void *user, struct gd_item *item)
 static void on_final(void *user, const struct gd_report *r)
 {
     struct job *j = user;
+    if (r->failure == GD_FAILURE_CANCELLED)
+        CHECK_STR(r->error, "not done: no process could be started");
     *(r->failure == GD_FAILURE_CANCELLED ? &j->cancelled : &j->others) += 1;
 }
 

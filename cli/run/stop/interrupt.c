@@ -101,6 +101,14 @@ static bool take_interrupt(void)
     return atomic_exchange(&interrupt_wanted, false);
 }
 
+/* For the error messages of tasks that are not done. */
+static const char *reason_for(int number)
+{
+    return number == SIGTERM  ? "the run was ended by SIGTERM"
+           : number == SIGHUP ? "the run was ended by SIGHUP"
+                              : "the run was interrupted (SIGINT)";
+}
+
 /* What happens when a part of --stop-grace is over. The rest of the time is for writing the remaining output and the
  * journal. */
 static uint64_t reserve_ms(const struct cli_interrupt *i)
@@ -111,7 +119,7 @@ static uint64_t reserve_ms(const struct cli_interrupt *i)
 static void end_tasks(struct cli_interrupt *i)
 {
     if (!i->over)
-        gd__run_abort(i->run);
+        gd__run_abort(i->run, reason_for(SIGTERM));
     i->hurry(i->user, 2);
 }
 
@@ -162,7 +170,7 @@ static void begin_shutdown(struct cli_interrupt *i, int number)
 {
     char message[192], tasks[64], time[32];
     const char *them = count_tasks(i, tasks, sizeof tasks);
-    gd__run_shutdown(i->run);
+    gd__run_shutdown(i->run, reason_for(number));
     if (number == SIGTERM) {
         i->term_ns = gd__now_ns();
         const double seconds = (double)(i->grace_ms - reserve_ms(i)) / 1000;
@@ -183,7 +191,7 @@ static void drain(struct cli_interrupt *i)
     if (i->over || !atomic_compare_exchange_strong(&i->first, &none, SIGHUP))
         return;
     (void)count_tasks(i, tasks, sizeof tasks);
-    gd__run_shutdown(i->run);
+    gd__run_shutdown(i->run, reason_for(SIGHUP));
     snprintf(message, sizeof message, "SIGHUP: %s, and no more are started", tasks);
     i->say(i->user, message);
 }
@@ -197,7 +205,7 @@ static void act_on_signal(struct cli_interrupt *i)
         i->first = signal;
         begin_shutdown(i, signal);
     } else {
-        gd__run_abort(i->run);
+        gd__run_abort(i->run, reason_for(latest));
     }
     i->hurry(i->user, atomic_load(&i->count) + i->late);
 }

@@ -62,6 +62,7 @@ static void raised(struct run *r)
         PyErr_WriteUnraisable(NULL); /* run() can raise only the first exception; this second one is from on_exit */
     else
         r->error = error_take();
+    gd__dispatcher_end_for(r->d, at_once ? "the run was interrupted (SIGINT)" : "a callback raised an exception");
     if (at_once)
         gd_dispatcher_abort(r->d);
     else
@@ -327,6 +328,7 @@ void call_readable(void *user)
     } else {
         r->error = error_take();
     }
+    gd__dispatcher_end_for(r->d, "the run was interrupted by a signal");
     gd_dispatcher_abort(r->d);
 }
 

@@ -55,6 +55,7 @@ static void drain(struct gd_dispatcher *d, const struct gd__control *c, struct g
         refuse_at_end(out, "not drained");
         return;
     }
+    gd__dispatcher_end_for(d, "the run was drained");
     gd__sched_drain(&d->sched, d->now);
     ANSWER(out, 0, "draining: the run ends after %llu running task%s", (unsigned long long)d->sched.running,
            d->sched.running == 1 ? "" : "s");

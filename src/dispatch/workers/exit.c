@@ -127,6 +127,7 @@ void gd__supervisor_cut_off(struct gd_dispatcher *d)
 {
     d->cut_off = true;
     d->feeder_deadline = d->now;
+    gd__dispatcher_end_for(d, "the run can no longer wait for its workers");
     gd__sched_abort(&d->sched, d->now);
     for (unsigned i = 0; i < d->n_workers; i++) {
         if (!d->seats[i].live)

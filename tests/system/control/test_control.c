@@ -176,7 +176,7 @@ TEST(a_drained_run_waits_for_its_running_tasks_without_a_time_limit)
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     CHECK_EQ(world_callbacks(&w, 'S'), 2);
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), 48);
-    CHECK_CONTAINS(w.finals[49].error, "not done");
+    CHECK_STR(w.finals[49].error, "not done: the run was drained");
     CHECK_EQ(w.stats.crashes, 0);
     CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
     world_close(&w);

@@ -43,7 +43,7 @@ TEST(running_tasks_may_finish)
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     CHECK_GE(world_callbacks(&w, 'S'), 2);
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken - world_callbacks(&w, 'S'));
-    CHECK_CONTAINS(w.finals[49].error, "shut down");
+    CHECK_STR(w.finals[49].error, "not done: the run was shut down");
     CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
     world_close(&w);
 }
@@ -106,6 +106,7 @@ TEST(abort_waits_for_nothing)
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     CHECK_LE(world_now_ms() - begin, SOON_MS);
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    CHECK_STR(w.finals[0].error, "not done: the run was aborted"); /* it was running */
     CHECK_EQ(world_count(w.page, WC_CLEANUPS), 0);
     world_close(&w);
 }

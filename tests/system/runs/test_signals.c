@@ -43,6 +43,7 @@ static void check_running_tasks_finish(int number)
     CHECK_GE(world_callbacks(&w, 'S'), 2); /* the tasks that were running */
     CHECK_EQ(world_count(w.page, WC_CLEANUPS), 2);
     CHECK_EQ(world_callbacks(&w, 'S') + world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    CHECK_STR(w.finals[19].error, "not done: the run was interrupted by a signal");
     world_close(&w);
 }
 
