@@ -528,6 +528,12 @@ def _check_class(worker_cls: Any) -> None:
     if inspect.isabstract(worker_cls):
         missing = ", ".join(f"{name}()" for name in sorted(worker_cls.__abstractmethods__))
         raise TypeError(f"the worker class {worker_cls.__qualname__} lacks {missing}")
+    for name in ("process", "process_batch", "load"):
+        if inspect.iscoroutinefunction(getattr(worker_cls, name)):
+            raise TypeError(
+                f"{worker_cls.__qualname__}.{name}() is declared with async def, which is not supported: a Python worker runs "
+                f"one task at a time. Call asyncio.run() in {name}(), or use process_batch() for several items at once"
+            )
 
 
 def _log_note(message: str) -> None:

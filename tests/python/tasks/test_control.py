@@ -367,6 +367,16 @@ def test_concurrency_is_refused_with_advice():
     assert len(done) == 3
 
 
+@pytest.mark.parametrize("name", ["process", "process_batch", "load"])
+def test_coroutines_are_refused_with_advice(name):
+    async def method(self, item):
+        return item
+
+    cls = type("Async", (Worker,), {name: method})
+    with pytest.raises(TypeError, match=rf"Async\.{name}\(\) is declared with async def, which is not supported.*asyncio\.run\(\)"):
+        Dispatcher(cls, [0])
+
+
 def test_partial_results():
     parts, results = [], []
     Dispatcher(Worker, [0, 1], retries=1, retry_delay=0, **PATIENT).run(
