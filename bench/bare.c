@@ -541,8 +541,8 @@ static void start(char *const *argv)
         die("posix_spawn");
 }
 
-/* Keeps two processes running: whenever one ends, the next is started. /bin/true gets an argument, because it does more
- * work with one, and the programs in the comparison pass one too. */
+/* Keeps two processes running: whenever one ends, the next is started. /bin/true gets an argument,
+ * because the programs in the comparison pass one too, and it does more work with one. */
 static double spawn_pairs_once(const void *what)
 {
     char program[64], argument[] = "1";

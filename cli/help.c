@@ -167,11 +167,13 @@ static const char exit_status[] = "Exit status of gpu-dispatch run:\n"
                                   "  255      any other error: a wrong option, no such command, no GPU, a log that\n"
                                   "           could not be written\n"
                                   "\n"
-                                  "If --halt stopped the run, the exit status is that of GNU parallel. For fail=1\n"
-                                  "and done=1 it is the exit status of the task that stopped the run. For success\n"
-                                  "it is 0. For any other number it is the number of failed tasks, and for any\n"
-                                  "other percentage the percentage of failed tasks. It is 255 if a log could not\n"
-                                  "be written.\n";
+                                  "If --halt stopped the run, the exit status is that of GNU parallel:\n"
+                                  "  success=...       0\n"
+                                  "  fail=1, done=1    the exit status of the task that stopped the run\n"
+                                  "  fail=N, done=N    how many tasks failed; 101: more than 100\n"
+                                  "  fail=P%, done=P%  the percentage of tasks that failed, rounded up\n"
+                                  "A percentage that is exactly one task counts as 1. The exit status is 255 if a\n"
+                                  "log could not be written.\n";
 
 static const struct topic {
     const char *name;

@@ -129,8 +129,9 @@ struct gd_skipped {
 enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* the next task goes to a free worker */
     /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
-     * only the tasks that are run, and each task that is skipped reduces total_tasks by one. So if the skipped tasks
-     * come late in the source, the first chunks are larger than the later ones. */
+     * only the tasks that are run, and total_tasks becomes one smaller each time a task is skipped. Tasks that already
+     * have a worker keep it. So if the skipped tasks come late in the source, the first chunks are larger than the later
+     * ones. */
     GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* the waiting tasks, largest first, are assigned to worker 0, 1, 2, ... in turn */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
@@ -201,9 +202,8 @@ struct gd_options {
     unsigned setup_timeout_ms; /* 0: no limit */
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup() is started */
     /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. If a task
-     * fails because of crash_limit, the deaths that it caused do not count here. There is one exception: if the run has
-     * several workers, and all deaths of this task were in this worker, they count, because the worker may be the
-     * cause. */
+     * fails because of crash_limit, the deaths that it caused do not count here, because the task was the cause. But if
+     * there are other workers and the task killed only this one, they count: the worker may be the cause. */
     unsigned death_limit;
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */

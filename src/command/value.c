@@ -147,7 +147,8 @@ static size_t plain_length(const char *value, size_t size)
     return i;
 }
 
-/* Writes no empty '' at either end, but writes one between two adjacent quotes, as GNU parallel does. */
+/* If the value begins or ends with a single quote, no empty '' is written there. Between two adjacent single quotes of the
+ * value, an empty '' is written, as GNU parallel does. */
 static void put_in_quotes(struct gd__text *t, const char *value, size_t size)
 {
     const char *at = value, *end = value + size;

@@ -55,7 +55,7 @@ void gd__pool_end_tasks(struct gd__sched *s, uint64_t now)
         cancel_window(s, now, i);
 }
 
-/* Kills all workers before it reports any task: the callbacks may take longer than the processes take to die. */
+/* Kills all workers before it reports any task, so that the processes die while the callbacks run. */
 void gd__pool_abort(struct gd__sched *s, uint64_t now)
 {
     for (unsigned i = 0; i < s->config.n_workers; i++) {

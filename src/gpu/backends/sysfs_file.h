@@ -23,8 +23,8 @@ bool gd__sysfs_property(const char *text, const char *key, uint64_t *out);
 
 DIR *gd__sysfs_open(const char *directory); /* NULL: it does not exist */
 
-/* Returns the number in a name that consists of `beginning` and digits: 12 for "card12" and "card". Otherwise returns
- * -1. */
+/* Returns the number in a name that consists of `beginning` and digits. Example: 12, if name is "card12" and beginning
+ * is "card". Returns -1 for any other name. */
 int gd__sysfs_numbered(const char *name, const char *beginning);
 
 #endif

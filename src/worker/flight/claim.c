@@ -2,8 +2,9 @@
  *
  *   claimed --passed to the loader--> load() on an I/O thread --may_begin--> begin(), in the order of positions
  *
- * Without load(), a task is claimed only when it can begin at once. With load(), a task is claimed as soon as there is a
- * free entry, so tasks are loaded while all places are taken.
+ * A claimed task has an entry, and a task in flight has a place too (flight.h). Without load(), a task is claimed only
+ * when it can begin at once. With load(), there are more entries than places, and a task is claimed as soon as an entry
+ * is free. So tasks are loaded even while all places are taken.
  *
  * A task that is suspected of crashing (GD__TASK_SOLO) is loaded alone. While it is claimed or in flight, no other task
  * is claimed. */
