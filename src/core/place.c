@@ -197,6 +197,7 @@ void gd__place_again(struct gd__sched *s, uint32_t slot)
 {
     struct gd__task *t = &s->tasks[slot];
     t->state = GD__TASK_WAITING;
+    t->waiting_since = 0; /* it is not held back for a fuller batch again */
     if (s->stopping || t->cancel_asked)
         gd__task_cancel(s, slot);
     else if (t->solo && t->solo_on >= 0)

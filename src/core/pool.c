@@ -196,11 +196,8 @@ bool gd__window_take_back(struct gd__sched *s, unsigned i, uint64_t keep)
     if (gd__load(w) == 0)
         w->solo = w->stuck = false;
     gd__window_changed(s, i);
-    for (uint64_t p = w->tail; p < old_tail; p++) {
-        const uint32_t slot = gd__window_at(s, w, p);
-        s->tasks[slot].waiting_since = 0; /* not held back for a fuller batch again */
-        gd__place_again(s, slot);
-    }
+    for (uint64_t p = w->tail; p < old_tail; p++)
+        gd__place_again(s, gd__window_at(s, w, p));
     return !w->no_steal;
 }
 

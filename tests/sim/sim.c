@@ -246,6 +246,7 @@ static void on_source(struct sim *s)
     for (uint64_t i = 0; i < burst && s->taken < p->n_tasks && s->taken < gd__sched_allowed(&s->sched); i++) {
         const uint64_t payload[4] = { sim_mix(s->seed, s->taken), 1, 2, 3 };
         const uint64_t expected = s->taken++;
+        s->tasks[expected].given_at = s->now;
         const struct gd__new_task task = { .payload = payload,
                                            .weight = sim_mix(s->seed, expected) % 1000,
                                            .timeout_ns = sim_limit(s, expected),

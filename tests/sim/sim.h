@@ -139,6 +139,7 @@ struct proc {
 
 struct sim_task {
     uint32_t delivered, starts, charges, errors, timeouts, group_deaths, excused;
+    uint64_t given_at; /* when the source gave it */
     uint64_t handed_at, taken_at, asked_at;
     uint64_t handed_behind; /* the first position of the window that it was handed to */
     unsigned handed_to;     /* the worker of that window */

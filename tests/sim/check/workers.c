@@ -1,23 +1,18 @@
 /* No worker is idle while it could have a task. */
 #include "sim/check/check.h"
 
-struct oldest {
-    const struct gd__sched *sched;
-    uint64_t since;
+struct patience {
+    const struct sim *s;
+    uint64_t until;
 };
 
-static void look_at_age(void *ctx, uint32_t slot)
+/* A task from the source may be held back for batch_wait_ns, a task that was handed out before not at all. */
+static void look_at_one(void *ctx, uint32_t slot)
 {
-    struct oldest *o = ctx;
-    o->since = gd__min64(o->since, o->sched->tasks[slot].waiting_since);
-}
-
-/* When the task of this queue that has waited longest began to wait. */
-static uint64_t oldest(const struct gd__sched *sched, const struct gd__waiting *q)
-{
-    struct oldest o = { sched, GD__NEVER };
-    gd__waiting_each(sched, q, look_at_age, &o);
-    return o.since;
+    struct patience *p = ctx;
+    const struct sim_task *task = &p->s->tasks[p->s->sched.tasks[slot].id];
+    const bool is_new = task->handed_at == 0;
+    p->until = gd__min64(p->until, is_new ? task->given_at + p->s->plan.config.batch_wait_ns : 0);
 }
 
 /* Whether tasks of this list are rightly held back for a fuller batch: none has waited long enough. */
@@ -28,8 +23,9 @@ static bool held_back(const struct sim *s, const struct gd__sched_worker *worker
     const uint64_t batch = worker->concurrency > 1 ? 1 : gd__min64(c->batch_size, worker->batch_limit);
     if (q->count >= batch || c->batch_wait_ns == 0 || sched->source_ended || sched->next_id >= sched->allowed)
         return false;
-    const uint64_t until = oldest(sched, q) + c->batch_wait_ns;
-    return until > s->now && gd__sched_deadline(sched) <= until; /* and the scheduler will look again */
+    struct patience p = { s, GD__NEVER };
+    gd__waiting_each(sched, q, look_at_one, &p);
+    return p.until > s->now && gd__sched_deadline(sched) <= p.until; /* and the scheduler will look again */
 }
 
 static bool waits_for_gap(const struct sim *s)
