@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash/key.h"
 #include "journal/journal.h"
 #include "line.h"
 
@@ -248,7 +249,7 @@ static void make_records(const char *path)
     must(sqlite3_prepare_v2(db, fill_sql, -1, &s, NULL), db);
     for (uint64_t i = 1; i < n_records; i++) {
         const size_t size = write_line(line, i);
-        gd__journal_hash(line, size, hash);
+        gd__key_hash(line, size, hash);
         sqlite3_bind_int64(s, 1, (sqlite3_int64)i + 1);
         sqlite3_bind_blob(s, 2, hash, sizeof hash, SQLITE_STATIC);
         sqlite3_bind_int64(s, 3, (sqlite3_int64)size);

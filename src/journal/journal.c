@@ -7,23 +7,16 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/hash/key.h"
 #include "base/sized.h"
 #include "binding.h"
 #include "journal/internal.h"
 
 enum { TELL_EVERY = 1 << 16, WINDOW_MS_MOST = 3600 * 1000 };
 
-/* Part of the format: it must never change. */
-static const unsigned char hash_key[16] = "gpu_dispatch key";
-
 bool gd_journal_available(void)
 {
     return true;
-}
-
-void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE])
-{
-    gd__siphash128(hash_key, key, size, out);
 }
 
 /* --- opening --- */
@@ -344,7 +337,7 @@ static uint64_t hash_version(const char *version)
     uint64_t value;
     if (!version)
         return 0;
-    gd__journal_hash(version, strlen(version), hash);
+    gd__key_hash(version, strlen(version), hash);
     memcpy(&value, hash, sizeof value);
     return value | 1;
 }

@@ -14,7 +14,7 @@
 
 #include <gpu_dispatch/journal.h>
 
-#include "journal/siphash.h"
+#include "base/hash/siphash.h"
 
 /* Identifies a task. */
 struct gd__journal_key {
@@ -32,8 +32,6 @@ struct gd__journal_task {
     unsigned char key[GD__HASH_SIZE];
     char version[];
 };
-
-void gd__journal_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE]);
 
 struct gd__journal_run {
     void (*failed)(void *user); /* called on the journal's thread: nothing more can be written, end the run */

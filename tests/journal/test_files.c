@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "base/fault.h"
+#include "base/hash/key.h"
 #include "journal/db.h"
 #include "journal/journal.h"
 #include "support/journal.h"
@@ -475,7 +476,7 @@ static void end_task(struct gd_journal *j, int out, uint64_t number, const char 
     struct gd__journal_key key = { .version = NULL };
     struct gd__journal_task *t = NULL;
     const struct gd_report r = { .task_id = number, .attempt = 1, .input = input, .input_size = size };
-    gd__journal_hash(&number, sizeof number, key.hash);
+    gd__key_hash(&number, sizeof number, key.hash);
     CHECK_EQ(gd__journal_take(j, &key, number, &t), 1);
     CHECK_EQ(write(out, "0123456789", 10), 10);
     if (size > 1000)

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash/key.h"
 
 void gd__completed_open(struct gd__completed *k, struct gd_journal *journal)
 {
@@ -27,7 +28,7 @@ int gd__completed_key(struct gd__completed *k, const void *key, size_t size, con
     k->version = version ? gd__strdup(version) : NULL;
     if (version && !k->version)
         return gd__error(GD_E_NO_MEMORY, "no memory for a key");
-    gd__journal_hash(size > 0 ? key : "", size, k->key.hash);
+    gd__key_hash(size > 0 ? key : "", size, k->key.hash);
     k->key.version = k->version;
     k->has_key = true;
     return 0;
@@ -44,7 +45,7 @@ static void find_key(struct gd__completed *k, const void *data, size_t size)
     if (k->has_key)
         return;
     k->key.version = NULL;
-    gd__journal_hash(size > 0 ? data : "", size, k->key.hash);
+    gd__key_hash(size > 0 ? data : "", size, k->key.hash);
 }
 
 bool gd__completed_ask_reads(struct gd__completed *k, const void *data, size_t size)

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash/key.h"
 #include "journal/db.h"
 #include "journal/journal.h"
 #include "journal/lookup/index.h"
@@ -61,7 +62,7 @@ static uint64_t version_of(sqlite3_stmt *s, int column)
         return 0;
     /* Get the size first, because sqlite3_column_bytes() may move the value. */
     const size_t size = (size_t)sqlite3_column_bytes(s, column);
-    gd__journal_hash(sqlite3_column_blob(s, column), size, hash);
+    gd__key_hash(sqlite3_column_blob(s, column), size, hash);
     memcpy(&version, hash, sizeof version);
     return version | 1;
 }

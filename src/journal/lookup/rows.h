@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "journal/siphash.h"
+#include "base/hash/siphash.h"
 
 #define GD__ROW_MOST      ((UINT64_C(1) << 40) - 1) /* the largest id */
 #define GD__ATTEMPTS_MOST ((UINT32_C(1) << 20) - 1) /* more attempts count as this many */

@@ -1,6 +1,6 @@
-/* SipHash-2-4 with a result of 128 bits. Used to identify tasks and to check followed files. */
-#ifndef GD_JOURNAL_SIPHASH_H
-#define GD_JOURNAL_SIPHASH_H
+/* SipHash-2-4 with a result of 128 bits. Used to identify tasks and to check files. */
+#ifndef GD_BASE_HASH_SIPHASH_H
+#define GD_BASE_HASH_SIPHASH_H
 
 #include <stddef.h>
 #include <stdint.h>

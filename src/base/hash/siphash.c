@@ -3,7 +3,7 @@
  * that the 128 bits are well mixed. The result must be the same on every machine, so bytes are read and written as
  * little-endian on every processor.
  */
-#include "journal/siphash.h"
+#include "base/hash/siphash.h"
 
 #include <string.h>
 

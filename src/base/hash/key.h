@@ -1,0 +1,10 @@
+/* The hash of a task's key. */
+#ifndef GD_BASE_HASH_KEY_H
+#define GD_BASE_HASH_KEY_H
+
+#include "base/hash/siphash.h"
+
+/* Journals store this hash, and shards divide tasks by it. So it never changes, and is the same on every machine. */
+void gd__key_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE]);
+
+#endif
