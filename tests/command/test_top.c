@@ -189,7 +189,7 @@ TEST(terminated)
     need_tmux();
     struct sh_running job = start_job("task");
     open_terminal(80, 20, "");
-    type("gpu-dispatch top & echo $! > pid; fg; stty -a | grep -ow '[-]*echo'");
+    type("sh -c 'echo $$ > pid; exec gpu-dispatch top'; stty -a | grep -ow '[-]*echo'");
     await_screen("q leaves");
     CHECK_EQ(sh("kill $(cat pid)").status, 0);
     await_screen("\necho");
