@@ -80,7 +80,7 @@ TEST(the_last_tasks_are_left_for_another_worker)
     add_gated(&w, 4);
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
-    world_await_taken(&w, 4);
+    world_await_stat(&w, taken, 4);
     world_gate_open(w.page, 1);
     world_await(w.page, WC_ENTERED, 4); /* all four are in flight, two on each worker */
     open_gates(&w);
@@ -205,7 +205,7 @@ TEST(a_shutdown_cancels_what_is_not_loaded)
 {
     struct world w;
     launch_full(&w, 2, 5, 20);
-    world_await_taken(&w, 20);
+    world_await_stat(&w, taken, 20);
     gd_dispatcher_shutdown(w.d);
     await_cancelled(&w, 15);
     open_gates(&w);
