@@ -196,10 +196,12 @@ void gd__attempt_judge(struct gd__sched *s, uint64_t now, unsigned i, uint32_t s
         end_cancelled(s, now, i, slot, *o);
     else
         end_badly(s, now, slot, *o);
-    if (failure == GD_FAILURE_DEVICE_LOST && s->workers[i].state != GD_WORKER_KILLING)
-        gd__device_lost(s, now, i);
-    else
+    if (failure != GD_FAILURE_DEVICE_LOST || s->workers[i].state == GD_WORKER_KILLING) {
         after_result(s, now, i);
+        return;
+    }
+    gd__device_lost(s, now, i);
+    gd__check_done(s, now);
 }
 
 int gd__attempt_ended(struct gd__sched *s, uint64_t now, unsigned i, const struct gd__outcome *o, unsigned safe_batch)

@@ -217,9 +217,8 @@ int gd__sched_remove_worker(struct gd__sched *s, uint64_t now, unsigned w)
 static void come(struct gd__sched *s, uint64_t now, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    w->restarts += w->was_used;
     s->counts.restarts += w->was_used;
-    w->setup_tries = w->deaths_in_row = w->n_charged = w->shortages = 0;
+    gd__worker_forget(w);
     gd__worker_set_state(s, now, i, GD_WORKER_OFF);
     gd__worker_start(s, now, i);
 }

@@ -2,7 +2,8 @@
  *
  * attempt.c decides which of its tasks are charged. A worker that dies often without finishing a task is given up,
  * unless its tasks explain the deaths (sched.h). Any other worker is started again, after a delay that doubles with
- * each death in a row.
+ * each death in a row. A death between two runs counts neither for a task nor for the worker: whatever ended an idle
+ * process, it was not its work.
  */
 #include <signal.h>
 #include <string.h>
@@ -83,7 +84,8 @@ static void replace(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup
         return;
     }
     if (in_setup) {
-        setup_over = ++w->setup_tries >= s->config.setup_attempts;
+        w->setup_tries += !w->death_charged;
+        setup_over = w->setup_tries >= s->config.setup_attempts;
     } else if (w->productive) {
         w->deaths_in_row = w->n_charged = 0;
     } else {
@@ -106,7 +108,19 @@ static bool may_be_a_stop(const struct gd__sched *s, unsigned state, const struc
 {
     const bool stops = d->signal == SIGTERM || d->signal == SIGINT || d->signal == SIGHUP;
     const bool unasked = state == GD_WORKER_IDLE || state == GD_WORKER_STARTING || state == GD__WORKER_SHORT;
-    return stops && unasked && s->config.signal_wait_ns > 0 && !s->stopping && !s->workers_stopped;
+    return stops && unasked && s->config.signal_wait_ns > 0 && !s->stopping && !s->workers_stopped && !s->resting;
+}
+
+/* Whether nobody is to blame for the death. Between two runs, that is the death of a process without tasks. Another
+ * case is a process that was started in an earlier run and is killed in setup. Until its guardian runs (worker/main.c),
+ * the kernel kills a process when the thread that started it ends, and each run may be on another thread. */
+static bool is_nobodys_fault(const struct gd__sched *s, const struct gd__sched_worker *w, const struct gd__death *d)
+{
+    if (w->kill_reason == GD__KILL_CANCELLED)
+        return true;
+    if (w->state == GD_WORKER_STARTING)
+        return w->is_older && d->signal == SIGKILL;
+    return s->resting && gd__takes_tasks(w->state);
 }
 
 static void hold_death(struct gd__sched *s, uint64_t now, unsigned i, bool in_setup, const char *message)
@@ -157,8 +171,8 @@ static void end_process(struct gd__sched *s, uint64_t now, unsigned i, const str
     gd__heap_disarm(&s->heap, &w->timer);
     s->counts.crashes += !expected && !o.by_stop_signal && !d->shortage;
     w->given_up = w->given_up || is_lost;
-    gd__worker_set_state(s, now, i, GD_WORKER_RESTING);      /* so that it is handed no task meanwhile */
-    w->death_charged = w->kill_reason == GD__KILL_CANCELLED; /* then no task and no worker is to blame */
+    w->death_charged = is_nobodys_fault(s, w, d);
+    gd__worker_set_state(s, now, i, GD_WORKER_RESTING); /* so that it is handed no task meanwhile */
     if (w->concurrency > 1)
         gd__inflight_reclaim(s, now, i, d, &o);
     else

@@ -11,7 +11,7 @@
  *   deadline.c   when the first task of a window must have ended
  *   device.c     all workers of a device
  *   shortage.c   no process can be started
- *   ending.c     the end of the run
+ *   ending.c     the end of the run, and the beginning of the next
  *   control.c    requests from outside: pause, cancel, add and remove workers
  */
 #ifndef GD_CORE_INTERNAL_H
@@ -89,6 +89,12 @@ static inline bool gd__has_no_process(unsigned state)
 static inline bool gd__takes_tasks(unsigned state)
 {
     return state == GD_WORKER_IDLE || state == GD_WORKER_CANCELLING || state == GD__WORKER_SHORT;
+}
+/* The next process of w begins anew: the failures of earlier ones do not count. */
+static inline void gd__worker_forget(struct gd__sched_worker *w)
+{
+    w->restarts += w->was_used;
+    w->setup_tries = w->deaths_in_row = w->n_charged = w->shortages = 0;
 }
 static inline void gd__bit_set(uint64_t *set, unsigned i)
 {

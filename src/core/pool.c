@@ -128,7 +128,7 @@ void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned i)
     if (w->wants_start)
         return;
     w->kill_reason = GD__KILL_NONE;
-    w->productive = w->solo = w->no_steal = w->stuck = w->renew = false;
+    w->productive = w->is_older = w->solo = w->no_steal = w->stuck = w->renew = false;
     w->served = 0;
     w->was_used = true;
     w->head = w->tail = w->cancel_below = w->run_position = 0;
@@ -142,10 +142,14 @@ void gd__worker_start(struct gd__sched *s, uint64_t now, unsigned i)
     s->fx->spawn(s->ctx, i);
 }
 
+/* At the end of the last run, workers may have failed without a report about their device. */
 void gd__pool_start(struct gd__sched *s, uint64_t now)
 {
-    for (unsigned i = 0; i < s->config.n_workers - s->config.n_spare; i++)
-        gd__worker_start(s, now, i);
+    for (unsigned i = 0; i < s->config.n_workers; i++)
+        if (s->workers[i].state == GD_WORKER_OFF)
+            gd__worker_start(s, now, i);
+        else if (gd__is_terminal(s->workers[i].state))
+            check_device(s, i);
 }
 
 void gd__worker_cancel_head(struct gd__sched *s, uint64_t now, unsigned i, uint64_t kill_at)

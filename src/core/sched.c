@@ -351,6 +351,7 @@ static void task_timer(struct gd__sched *s, uint64_t now, uint32_t slot)
 
 void gd__sched_start(struct gd__sched *s, uint64_t now)
 {
+    s->resting = false;
     gd__pool_start(s, now);
 }
 
@@ -402,8 +403,12 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
 void gd__check_done(struct gd__sched *s, uint64_t now)
 {
     const bool nothing_left = s->source_ended && s->outstanding == 0;
-    if (!nothing_left || s->workers_stopped)
+    if (!nothing_left || s->workers_stopped || s->resting)
         return;
+    if (s->config.keep_workers && !s->stopping) {
+        s->resting = true;
+        return;
+    }
     s->workers_stopped = true;
     gd__pool_stop(s, now);
 }
@@ -443,7 +448,7 @@ static void begin_stop(struct gd__sched *s, uint64_t now)
 
 void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
 {
-    if ((s->stopping && !s->draining) || s->workers_stopped) /* already stopping, or all tasks are done */
+    if ((s->stopping && !s->draining) || s->workers_stopped || s->resting) /* already stopping, or all tasks are done */
         return;
     gd__heap_arm(&s->heap, &s->stop_timer, now + s->config.stop_grace_ns);
     s->draining = false;
@@ -453,7 +458,7 @@ void gd__sched_shutdown(struct gd__sched *s, uint64_t now)
 
 void gd__sched_drain(struct gd__sched *s, uint64_t now)
 {
-    if (s->stopping || s->workers_stopped)
+    if (s->stopping || s->workers_stopped || s->resting)
         return;
     s->draining = true;
     begin_stop(s, now);
@@ -461,10 +466,10 @@ void gd__sched_drain(struct gd__sched *s, uint64_t now)
 
 void gd__sched_abort(struct gd__sched *s, uint64_t now)
 {
-    if (!s->stopping && !s->workers_stopped)
+    if (!s->stopping && !s->workers_stopped && !s->resting)
         s->end = GD__END_SHUTDOWN;
     s->stopping = true;
-    s->draining = false;
+    s->draining = s->resting = false;
     gd__heap_disarm(&s->heap, &s->stop_timer);
     gd__pool_abort(s, now);
     gd__cancel_waiting(s);
@@ -517,7 +522,7 @@ bool gd__sched_has_idle(const struct gd__sched *s)
 
 bool gd__sched_finished(const struct gd__sched *s)
 {
-    return s->source_ended && s->outstanding == 0 && s->n_alive == 0;
+    return s->source_ended && s->outstanding == 0 && (s->n_alive == 0 || s->resting);
 }
 
 const struct gd__task *gd__sched_head(const struct gd__sched *s, unsigned w)

@@ -212,6 +212,7 @@ struct gd__sched_config {
     unsigned concurrency; /* the most tasks in flight on one worker; >= 1 */
     uint64_t batch_wait_ns;
     bool ordered;
+    bool keep_workers; /* when all tasks are final, workers stay for another run: see gd__sched_again() */
     enum gd_placement placement;
     gd_place_fn *place;
     void *place_user;
@@ -284,11 +285,13 @@ struct gd__sched_worker {
     uint32_t shortages;                 /* number of shortages in a row */
     uint64_t short_until;               /* while SHORT: until when it gets no task */
     uint64_t restarts;
-    bool productive;    /* this process has finished a task */
-    bool renew;         /* it has finished max_tasks tasks: it ends after the tasks that it has begun */
-    unsigned served;    /* how many tasks this process has finished */
-    bool died_in_setup; /* while HELD: whether it died in setup */
-    char *last_message; /* while HELD: the error message; NULL: no memory for it */
+    uint64_t restarts_before; /* the value of restarts when the run began */
+    bool productive;          /* this process has finished a task */
+    bool is_older;            /* this process was started in an earlier run */
+    bool renew;               /* it has finished max_tasks tasks: it ends after the tasks that it has begun */
+    unsigned served;          /* how many tasks this process has finished */
+    bool died_in_setup;       /* while HELD: whether it died in setup */
+    char *last_message;       /* while HELD: the error message; NULL: no memory for it */
     struct gd__timer timer;
     uint64_t completed, failed, timeouts, last_ns, busy_ns;
 };
@@ -338,6 +341,7 @@ struct gd__sched {
     bool has_cancels;    /* some task was cancelled after it had begun */
     bool paused;         /* gd__sched_pause() */
     bool draining;       /* stopping, without a time limit for running tasks */
+    bool resting;        /* the run has ended, and its workers wait for another one */
     enum gd__run_end end;
     struct gd__sched_counts counts;
 };
@@ -348,6 +352,17 @@ void gd__sched_close(struct gd__sched *s);
 
 /* --- events --- */
 void gd__sched_start(struct gd__sched *s, uint64_t now);
+
+/* Prepares for another run, after gd__sched_finished() was true. Tasks are numbered from 0 again, and all counts begin
+ * anew, except the number of setups that failed, because those workers stay out of use. Workers whose processes were
+ * stopped will get new ones. Returns false if no worker is left. After this call, report what happened to the workers
+ * since the end of the last run, then call gd__sched_start(). The death of a process that had no task is not counted
+ * against its worker. */
+bool gd__sched_again(struct gd__sched *s, uint64_t now);
+bool gd__sched_can_run_again(const struct gd__sched *s); /* what gd__sched_again() would return */
+/* Between two runs: stops the workers. They are gone when gd__sched_finished() is true again. */
+void gd__sched_stop_workers(struct gd__sched *s, uint64_t now);
+
 /* A task was taken from the source. Returns its number. payload is copied. */
 struct gd__new_task {
     const uint64_t *payload; /* four words */
@@ -425,7 +440,7 @@ int gd__sched_remove_worker(struct gd__sched *s, uint64_t now, unsigned w);
 
 /* --- queries --- */
 uint64_t gd__sched_deadline(const struct gd__sched *s); /* when to call gd__sched_tick(), or GD__NEVER */
-bool gd__sched_finished(const struct gd__sched *s);     /* tasks final, source ended, workers gone */
+bool gd__sched_finished(const struct gd__sched *s);     /* tasks final, source ended, workers gone or kept */
 /* How many tasks may be taken in all so that no more than queue_size wait. It never decreases. */
 static inline uint64_t gd__sched_allowed(const struct gd__sched *s)
 {

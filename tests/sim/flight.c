@@ -81,7 +81,7 @@ static unsigned free_place(struct sim *s, const struct proc *p)
 /* Whether the task does in load what its kind says, and not after its begin. */
 static bool acts_in_load(const struct sim *s, uint64_t id)
 {
-    return s->plan.load_ahead > 0 && sim_mix(s->seed ^ 0x6c6f6164, id) % 3 == 0;
+    return s->plan.load_ahead > 0 && sim_mix(s->run_seed ^ 0x6c6f6164, id) % 3 == 0;
 }
 
 static bool a_suspect_runs(const struct proc *p)

@@ -238,6 +238,7 @@ void sim_plan_draw(struct sim_plan *p, uint64_t seed)
     p->config.concurrency = one_in(&r, 3) ? (unsigned)skewed(&r, 2, one_in(&r, 8) ? 300 : 16) : 1;
     p->config.window_min_is_set = one_in(&r, 2);
     p->config.place_user = (void *)(uintptr_t)(seed & 0xffff);
+    sim_runs_draw(p, &r);
 }
 
 void sim_plan_free(struct sim_plan *p)

@@ -24,7 +24,7 @@ static bool happens(struct sim *s, unsigned thousandths)
 
 enum sim_task_kind sim_task_kind(const struct sim *s, uint64_t id)
 {
-    const uint64_t x = sim_mix(s->seed ^ 0x7461736b, id);
+    const uint64_t x = sim_mix(s->run_seed ^ 0x7461736b, id);
     if (x % 1000 < s->plan.poison)
         return TASK_POISON;
     if ((x >> 16) % 1000 < s->plan.hangs)
@@ -426,7 +426,8 @@ static void fx_spawn(void *ctx, unsigned w)
     SIM_MUST(s, !s->removed[w], "worker %u is started after it was removed", w);
     SIM_MUST(s, !s->device_out[s->sched.workers[w].device], "worker %u is started on a device that is out of use", w);
     SIM_MUST(s, s->now >= s->held_until[w], "worker %u is started again, but a stop may be on its way", w);
-    s->first_spawns += p->generation == 0;
+    deaths_spawn(s, w);
+    s->first_spawns += p->generation == 0 || p->cold;
     s->spawns++;
     *p = (struct proc){ .generation = p->generation + 1,
                         .ring = p->ring,
@@ -568,6 +569,7 @@ static void fx_stop(void *ctx, unsigned w)
     sim_trace(s, "stop %u", w);
     SIM_MUST(s, p->state != PROC_NONE && !p->stop && !p->killed, "stop(%u) twice, after a kill or without a process",
              w);
+    check_kept(s, w);
     p->stop = true;
     proc_wake(s, w);
 }
@@ -629,6 +631,7 @@ static void fx_setup_failed(void *ctx, unsigned w, const char *words)
     (void)words;
     sim_trace(s, "setup of %u failed", w);
     SIM_MUST(s, !s->setup_failed[w], "setup_failed(%u) twice", w);
+    deaths_setup_failed(s, w);
     s->setup_failed[w] = true;
     s->setup_failures_told++;
 }

@@ -47,7 +47,7 @@ static bool earlier(const struct event *a, const struct event *b)
     return a->at != b->at ? a->at < b->at : a->serial < b->serial;
 }
 
-static void put_in(struct sim *s, const struct event *new)
+void sim_put(struct sim *s, const struct event *new)
 {
     const struct event e = *new;
     if (s->n_events + 2 > s->room) {
@@ -69,7 +69,7 @@ void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w)
                              .kind = kind,
                              .w = w,
                              .generation = kind < EVENT_SOURCE ? s->procs[w].generation : 0 };
-    put_in(s, &e);
+    sim_put(s, &e);
 }
 
 void sim_at_place(struct sim *s, uint64_t at, unsigned w, unsigned place, uint64_t position)
@@ -81,10 +81,10 @@ void sim_at_place(struct sim *s, uint64_t at, unsigned w, unsigned place, uint64
                              .generation = s->procs[w].generation,
                              .place = place,
                              .position = position };
-    put_in(s, &e);
+    sim_put(s, &e);
 }
 
-static struct event next_event(struct sim *s)
+struct event sim_next(struct sim *s)
 {
     const struct event top = s->events[1], last = s->events[s->n_events--];
     uint64_t i = 1;
@@ -151,8 +151,11 @@ static int pass_on(struct sim *s, unsigned w, const struct message *m)
         gd__sched_loads(sched, w, s->plan.load_ahead > 0);
         rc = gd__sched_ready(sched, s->now, w, m->concurrency);
         s->procs[w].ready_seen |= rc == 0;
+        if (sched->workers[w].state == GD_WORKER_IDLE && rc == 0)
+            deaths_ready(s, w);
         return rc;
     case MESSAGE_SETUP_FAILED:
+        s->procs[w].said_failed = true;
         return gd__sched_setup_failed(sched, s->now, w, "no model");
     case MESSAGE_BEGUN:
         if (!t || m->position != sched->workers[w].head || m->attempt != t->attempt + 1)
@@ -226,7 +229,7 @@ static void on_exit_noticed(struct sim *s, unsigned w)
 
 uint64_t sim_limit(const struct sim *s, uint64_t id)
 {
-    const uint64_t x = sim_mix(s->seed ^ 0x6c696d69, id);
+    const uint64_t x = sim_mix(s->run_seed ^ 0x6c696d69, id);
     return s->plan.own_limits && x % 3 == 0 ? (s->plan.task_ns + GD__NS_PER_US) * (2 + (x >> 8) % 50) : 0;
 }
 
@@ -234,7 +237,7 @@ int sim_priority(const struct sim *s, uint64_t id)
 {
     if (!s->plan.priorities)
         return 0;
-    return GD__PRIORITY_MIN + (int)(sim_mix(s->seed ^ 0x7072696f, id) % GD__PRIORITIES);
+    return GD__PRIORITY_MIN + (int)(sim_mix(s->run_seed ^ 0x7072696f, id) % GD__PRIORITIES);
 }
 
 static void on_source(struct sim *s)
@@ -244,11 +247,11 @@ static void on_source(struct sim *s)
     if (s->source_over || s->source_end_due)
         return;
     for (uint64_t i = 0; i < burst && s->taken < p->n_tasks && s->taken < gd__sched_allowed(&s->sched); i++) {
-        const uint64_t payload[4] = { sim_mix(s->seed, s->taken), 1, 2, 3 };
+        const uint64_t payload[4] = { sim_mix(s->run_seed, s->taken), 1, 2, 3 };
         const uint64_t expected = s->taken++;
         s->tasks[expected].given_at = s->now;
         const struct gd__new_task task = { .payload = payload,
-                                           .weight = sim_mix(s->seed, expected) % 1000,
+                                           .weight = sim_mix(s->run_seed, expected) % 1000,
                                            .timeout_ns = sim_limit(s, expected),
                                            .priority = sim_priority(s, expected) };
         const uint64_t id = gd__sched_add(&s->sched, s->now, &task);
@@ -372,7 +375,7 @@ static void on_freeze(struct sim *s)
     gd__sched_frozen(&s->sched, s->now, by);
 }
 
-static void handle(struct sim *s, const struct event *e)
+void sim_handle(struct sim *s, const struct event *e)
 {
     if (e->kind < EVENT_SOURCE && s->procs[e->w].generation != e->generation)
         return; /* an event of a process that is gone */
@@ -458,7 +461,7 @@ static uint64_t tick_time(struct sim *s)
 }
 
 /* The work of the dispatcher after a group of events. */
-static void settle(struct sim *s)
+void sim_settle(struct sim *s)
 {
     const bool more_now = s->n_events > 0 && s->events[1].at <= s->now;
     if (s->plan.lazy_pump && more_now)
@@ -484,26 +487,32 @@ static void advance(struct sim *s)
         s->now = gd__max64(s->now, tick_at);
         tick(s);
     } else {
-        const struct event e = next_event(s);
+        const struct event e = sim_next(s);
         s->ticks_in_a_row = 0;
         s->now = gd__max64(s->now, e.at);
-        handle(s, &e);
+        sim_handle(s, &e);
     }
-    settle(s);
+    sim_settle(s);
+}
+
+void sim_plan_source(struct sim *s)
+{
+    const struct sim_plan *p = &s->plan;
+    sim_at(s, s->now + sim_spread(&s->chance, p->source_gap_ns), EVENT_SOURCE, 0);
+    if (p->source_cut_at)
+        sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
 }
 
 static void plan_ahead(struct sim *s)
 {
     const struct sim_plan *p = &s->plan;
-    sim_at(s, s->now + sim_spread(&s->chance, p->source_gap_ns), EVENT_SOURCE, 0);
+    sim_plan_source(s);
     if (p->shutdown_at)
         sim_at(s, s->now + p->shutdown_at, EVENT_SHUTDOWN, 0);
     if (p->abort_at)
         sim_at(s, s->now + p->abort_at, EVENT_ABORT, 0);
     if (p->stop_all_at)
         sim_at(s, s->now + p->stop_all_at, EVENT_STOP_ALL, 0);
-    if (p->source_cut_at)
-        sim_at(s, s->now + p->source_cut_at, EVENT_SOURCE_END, 0);
     if (p->freeze_at)
         sim_at(s, s->now + p->freeze_at, EVENT_FREEZE, 0);
     for (unsigned w = p->config.n_workers - p->config.n_spare; w < p->config.n_workers; w++)
@@ -519,19 +528,28 @@ static void plan_ahead(struct sim *s)
         sim_at(s, s->now + p->external_kill_gap_ns, EVENT_EXTERNAL_KILL, 0);
 }
 
-static void run(struct sim *s)
+void sim_finish(struct sim *s)
 {
-    const uint64_t limit = 200000 + 4000 * (s->plan.n_tasks + s->plan.config.n_workers);
-    SIM_MUST(s, gd__sched_open(&s->sched, &s->plan.config, &sim_effects, s) == 0, "open: %s", gd_error_text());
-    s->open = true;
-    plan_ahead(s);
-    gd__sched_start(&s->sched, s->now);
-    settle(s);
+    const uint64_t limit = (200000 + 4000 * (s->plan.n_tasks + s->plan.config.n_workers)) * s->plan.n_runs;
     while (!gd__sched_finished(&s->sched)) {
         SIM_MUST(s, s->handled < limit, "too many events: the run does not end");
         advance(s);
     }
-    check_end(s);
+}
+
+static void run(struct sim *s)
+{
+    SIM_MUST(s, gd__sched_open(&s->sched, &s->plan.config, &sim_effects, s) == 0, "open: %s", gd_error_text());
+    s->open = true;
+    plan_ahead(s);
+    gd__sched_start(&s->sched, s->now);
+    sim_settle(s);
+    do {
+        sim_finish(s);
+        check_end(s);
+    } while (sim_run_again(s));
+    if (s->sched.resting)
+        sim_stop_workers(s);
 }
 
 static void describe(struct sim *s)
@@ -579,11 +597,11 @@ static void *room_for(uint64_t n, size_t size)
 int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progress)
 {
     memset(s, 0, sizeof *s);
-    s->seed = seed;
+    s->seed = s->run_seed = seed;
     s->trace = trace;
     s->progress = progress;
     s->chance = sim_mix(seed, 2);
-    s->now = BEGINNING;
+    s->now = s->began_at = BEGINNING;
     sim_plan_draw(&s->plan, seed);
     s->procs = room_for(s->plan.config.n_workers, sizeof *s->procs);
     s->tasks = room_for(s->plan.n_tasks, sizeof *s->tasks);

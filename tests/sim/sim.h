@@ -5,6 +5,7 @@
  *   sim.c     virtual time: the event queue, the source, and the dispatcher's reaction to each event
  *   procs.c   virtual worker processes, and the table of effects through which the scheduler controls them
  *   deaths.c  when a worker must be given up
+ *   runs.c    several runs with the same workers, and what happens between them
  *   check/    the conditions that must hold at each effect, after every event and at the end
  *   control.c pauses, cancelled tasks, changed limits and resizes, and the conditions that hold for them
  */
@@ -57,6 +58,8 @@ struct sim_plan {
     unsigned controls; /* how many requests come from outside: see control.c */
     uint64_t control_gap_ns;
     unsigned drain, resize; /* the part of these requests that is a drain, or adds or removes a worker */
+    unsigned n_runs;
+    uint64_t rest_ns; /* the time between two runs */
     unsigned check_every;
 };
 
@@ -111,9 +114,12 @@ struct proc {
     uint32_t generation;
     bool ready_told, ready_seen, poisoned, stop, killed, frozen, immortal, cancelled, step_due, load_due, broken, bad;
     bool abandoned, lying;
-    bool productive; /* it has finished a task */
-    unsigned served; /* how many tasks it has finished */
-    bool ends_tasks; /* it can end its cancelled tasks by force */
+    bool cold;        /* its worker has no process at the beginning of a run, and the next one is not a restart */
+    bool older;       /* it was started in an earlier run */
+    bool said_failed; /* its message that setup failed has arrived */
+    bool productive;  /* it has finished a task */
+    unsigned served;  /* how many tasks it has finished */
+    bool ends_tasks;  /* it can end its cancelled tasks by force */
     enum proc_fate fate;
     unsigned fate_after;
     uint64_t tail, limit, claimed, started, loading, done, start_ns, cancel, looked;
@@ -195,6 +201,9 @@ struct sim {
     struct sim_plan plan;
     struct gd__sched sched;
     bool open;
+    unsigned run;      /* the number of the current run, from 0 */
+    uint64_t run_seed; /* determines its tasks */
+    uint64_t began_at; /* when it began */
 
     struct event *events; /* a heap; the first index is 1 */
     uint64_t n_events, room, serial, handled;
@@ -235,6 +244,12 @@ int sim_run(struct sim *s, uint64_t seed, bool trace, volatile uint64_t *progres
 
 void sim_fail(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 void sim_trace(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_put(struct sim *s, const struct event *new);
+struct event sim_next(struct sim *s);
+void sim_handle(struct sim *s, const struct event *e);
+void sim_settle(struct sim *s);
+void sim_plan_source(struct sim *s); /* begins the source of a run */
+void sim_finish(struct sim *s);      /* until gd__sched_finished() */
 void sim_at(struct sim *s, uint64_t at, enum event_kind kind, unsigned w);
 void sim_at_place(struct sim *s, uint64_t at, unsigned w, unsigned place, uint64_t position); /* EVENT_FINISH */
 
@@ -283,6 +298,12 @@ bool flight_may_load(struct sim *s, struct proc *p); /* another task may be clai
 void flight_load(struct sim *s, unsigned w);         /* the next claimed task; begins it, if it is loaded */
 void flight_stop_load(struct sim *s, unsigned w);    /* the first task that has not begun was asked to stop */
 
+/* runs.c */
+void sim_runs_draw(struct sim_plan *p, uint64_t *r);
+bool sim_run_again(struct sim *s); /* begins another run, unless that was the last one */
+void sim_stop_workers(struct sim *s);
+void check_kept(struct sim *s, unsigned w); /* w is about to be told to stop */
+
 /* deaths.c */
 void deaths_open(struct sim *s);
 void deaths_close(struct sim *s);
@@ -290,6 +311,10 @@ void deaths_noticed(struct sim *s, unsigned w);             /* call it before th
 void deaths_charge(struct sim *s, unsigned w, uint64_t id); /* that death is charged to a task */
 void deaths_task_failed(struct sim *s, uint64_t id);        /* the task is final, because of a crash or a timeout */
 void deaths_forget(struct sim *s, unsigned w);              /* the worker was removed */
+void deaths_ready(struct sim *s, unsigned w);               /* its setup has ended */
+void deaths_setup_failed(struct sim *s, unsigned w);
+void deaths_spawn(struct sim *s, unsigned w);
+void deaths_next_run(struct sim *s, unsigned w); /* the numbers of the tasks begin anew */
 void deaths_told(struct sim *s, unsigned w, bool given_up);
 
 /* Whether the process has finished as many tasks as it may. */

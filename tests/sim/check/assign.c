@@ -73,7 +73,7 @@ void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned 
              LLU(length));
     SIM_MUST(s, s->tasks[t->id].delivered == 0, "task %llu assigned after its end", LLU(t->id));
     SIM_MUST(s, !s->tasks[t->id].held, "task %llu assigned after it was done", LLU(t->id));
-    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id) && t->payload[3] == 3,
+    SIM_MUST(s, t->payload[0] == sim_mix(s->run_seed, t->id) && t->payload[3] == 3,
              "task %llu has the payload of another task", LLU(t->id));
     SIM_MUST(s, attempt == t->attempt + 1, "task %llu: attempt %u after %u", LLU(t->id), attempt, t->attempt);
     SIM_MUST(s, t->batch >= 1 && t->batch <= s->plan.config.batch_size && t->batch <= worker->batch_limit,

@@ -13,6 +13,11 @@ void check_after_event(struct sim *s)
              LLU(sched->allowed), LLU(bound));
     SIM_MUST(s, sched->allowed <= s->peak_allowed, "the source may give %llu tasks, but at most %llu are allowed",
              LLU(sched->allowed), LLU(s->peak_allowed));
+    const bool over = s->source_over && sched->outstanding == 0 && !sched->stopping && !sched->workers_stopped;
+    SIM_MUST(s, sched->end != GD__END_SHORTAGE || s->now >= s->began_at + s->plan.config.shortage_wait_ns,
+             "the run ends too early because of a shortage");
+    SIM_MUST(s, !over || !s->plan.config.keep_workers || gd__sched_finished(sched),
+             "every task is final, but the run goes on");
     SIM_MUST(s, s->taken == sched->finals + sched->outstanding, "%llu taken, %llu final, %llu outstanding",
              LLU(s->taken), LLU(sched->finals), LLU(sched->outstanding));
     if (s->handled % s->plan.check_every != 0)
@@ -39,7 +44,7 @@ void check_end(struct sim *s)
     const struct gd__sched *sched = &s->sched;
     const struct gd__sched_counts *n = &sched->counts;
     uint64_t failed = 0;
-    for (unsigned w = 0; w < s->plan.config.n_workers; w++)
+    for (unsigned w = 0; w < s->plan.config.n_workers && !sched->resting; w++)
         SIM_MUST(s, s->procs[w].state == PROC_NONE, "finished, but worker %u has a process", w);
     for (uint64_t id = 0; id < s->taken; id++)
         SIM_MUST(s, s->tasks[id].delivered == 1, "task %llu was lost", LLU(id));

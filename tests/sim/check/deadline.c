@@ -115,8 +115,9 @@ void check_kill(struct sim *s, unsigned w)
         break;
     case GD__KILL_SETUP_TIMEOUT:
         SIM_MUST(s, s->plan.config.setup_timeout_ns > 0 && !p->ready_seen, "worker %u: no setup to time out", w);
-        SIM_MUST(s, !sim_is_on_time(s) || s->now == p->spawned_at + s->plan.config.setup_timeout_ns,
-                 "worker %u: setup timed out at the wrong time", w);
+        SIM_MUST(
+            s, !sim_is_on_time(s) || s->now == gd__max64(p->spawned_at + s->plan.config.setup_timeout_ns, s->began_at),
+            "worker %u: setup timed out at the wrong time", w);
         break;
     case GD__KILL_BROKEN:
         SIM_MUST(s, p->broken, "worker %u killed as broken", w);

@@ -17,7 +17,7 @@ static bool must_wait(const struct sim *s, unsigned w, const struct gd__death *d
 {
     const unsigned state = s->sched.workers[w].state;
     return is_stop_signal(d->signal) && s->plan.config.signal_wait_ns > 0 && !s->sched.stopping &&
-           !s->sched.workers_stopped &&
+           !s->sched.workers_stopped && !s->sched.resting &&
            (state == GD_WORKER_IDLE || state == GD_WORKER_STARTING || state == GD__WORKER_SHORT);
 }
 
@@ -183,7 +183,7 @@ void check_deliver(struct sim *s, const struct gd__task *t, const struct gd__out
     s->next_in_order++;
     if (o->failure != GD_FAILURE_CANCELLED && o->failure != GD_FAILURE_NO_WORKER)
         settle_put_off(s, t);
-    SIM_MUST(s, t->payload[0] == sim_mix(s->seed, t->id), "task %llu ends with the payload of another task",
+    SIM_MUST(s, t->payload[0] == sim_mix(s->run_seed, t->id), "task %llu ends with the payload of another task",
              LLU(t->id));
     SIM_MUST(s, may_end_so(s, task, o),
              "task %llu must not end as failure %d (charges %u, errors %u, timeouts %u, last result %d)", LLU(t->id),
