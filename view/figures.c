@@ -28,7 +28,7 @@ void view_part_cancelled(struct gd_stats *s)
 /* The time of a snapshot. For a run that has ended, it is the time of its end. */
 static uint64_t time_of(const struct gd_snapshot *s)
 {
-    return s->ended || s->read_ns < s->stats->now_ns ? s->stats->now_ns : s->read_ns;
+    return s->ended || s->stats->between_runs || s->read_ns < s->stats->now_ns ? s->stats->now_ns : s->read_ns;
 }
 
 /* --- earlier samples -------------------------------------------------------------- */
@@ -267,6 +267,8 @@ const char *view_held_state(const struct gd_snapshot *s)
 {
     if (s->ended)
         return NULL;
+    if (s->stats->between_runs)
+        return "idle";
     return s->stats->draining ? "draining" : s->stats->paused ? "paused" : NULL;
 }
 

@@ -50,11 +50,11 @@ struct view_figures {
 
 void view_figures_of(struct view_figures *f, const struct gd_snapshot *s, const struct view_history *h);
 
-/* What the whole run does: "running", "paused" (nothing new starts), "draining" (it ends after its running tasks) or
- * "ended". Static. */
+/* What the whole run does: "running", "paused" (nothing new starts), "draining" (it ends after its running tasks),
+ * "idle" (it has ended, and its workers wait for another run) or "ended". Static. */
 const char *view_run_state(const struct gd_snapshot *s);
 
-/* "paused" or "draining"; NULL: the run is neither. Static. */
+/* "paused", "draining" or "idle"; NULL: the run is none of these. Static. */
 const char *view_held_state(const struct gd_snapshot *s);
 
 /* --- formatting: each function returns out ------------------------------------- */

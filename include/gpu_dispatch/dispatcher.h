@@ -23,6 +23,8 @@
  * _suspend(), _resume(), _stats(), _worker_stats(), _set_total() and _set_work() may be called from any thread and from
  * callbacks. The same is true for the functions that control a running job, from gd_dispatcher_pause() to
  * gd_dispatcher_remove_workers(). Several dispatchers may run at once in one process, each on its own thread.
+ *
+ * Several runs with the same workers: see gd_dispatcher_run_source().
  */
 #ifndef GPU_DISPATCH_DISPATCHER_H
 #define GPU_DISPATCH_DISPATCHER_H
@@ -266,7 +268,7 @@ struct gd_options {
     /* Called when a worker has written text to fd 1 or 2 (GD_OUTPUT_CAPTURE). text is borrowed and has no NUL at its
      * end. */
     void (*on_output)(void *user, int worker_id, int fd, const char *text, size_t length);
-    void (*on_exit)(void *user); /* called exactly once, as the last callback, in every case */
+    void (*on_exit)(void *user); /* called exactly once in each run, as its last callback, however the run ends */
 
     /* journal and observers */
     struct gd_journal *journal; /* from gd_journal_open(): skips tasks that are final in it, records others */
@@ -333,6 +335,10 @@ struct gd_options {
      * for code that leaks. The process first finishes the tasks that it has begun, so it may finish a few more tasks if
      * they are short. 0 (default): never. */
     unsigned max_tasks_per_worker;
+
+    /* Workers, with everything that setup() has loaded, stay when a run has ended, and the next run uses them: see
+     * gd_dispatcher_run_source(). If this is true, source may be NULL. */
+    bool keep_workers;
 };
 
 #define GD_OPTIONS_INIT                                                                                     \
@@ -358,8 +364,8 @@ int gd_run(const struct gd_options *o);
  * enough devices are free. Starts no process yet. Returns 0 or a negative code. Release with gd_dispatcher_close(). */
 int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
 
-/* Runs until the source has ended and every task is final. A dispatcher can be run once. Returns 0 if the run ended
- * normally, even if tasks failed. gd_dispatcher_stats() returns the number of failed tasks. Otherwise returns
+/* Runs until the source has ended and every task is final. A dispatcher can be run once, or several times with
+ * gd_options.keep_workers. Returns 0 if the run ended normally, even if tasks failed. gd_dispatcher_stats() returns the number of failed tasks. Otherwise returns
  *
  *   GD_E_SETUP        setup() failed in all workers. Every task that was not done was reported through on_error.
  *   GD_E_NO_WORKERS   no worker is left. Every task that was not done was reported through on_error.
@@ -371,6 +377,58 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
  *   GD_E_SYSTEM, GD_E_NO_MEMORY
  *                     the run could not start, or could not continue. Tasks not done were reported as cancelled. */
 int gd_dispatcher_run(struct gd_dispatcher *d);
+
+/* The source of one run. Begin with GD_SOURCE_INIT. The fields are as in struct gd_options. */
+struct gd_source {
+    size_t size; /* sizeof(struct gd_source) */
+    gd_source_fn *source;
+    void (*source_cancel)(void *user);
+    void *user;                 /* passed to every callback of this run */
+    uint64_t total_tasks;       /* how many tasks this source has; 0: unknown */
+    struct gd_journal *journal; /* a journal can be used for one run: open it again for each run; NULL: none */
+};
+#define GD_SOURCE_INIT                          \
+    {                                           \
+        sizeof(struct gd_source), 0, 0, 0, 0, 0 \
+    }
+
+/* Like gd_dispatcher_run(), with another source. The fields of *source, which is copied, replace those of gd_options
+ * for this run. With gd_options.keep_workers, a dispatcher can run several sources one after another, from any thread:
+ *
+ *     o.keep_workers = true;
+ *     gd_dispatcher_open(&d, &o);
+ *     gd_dispatcher_run_source(d, &first);    // starts the workers
+ *     gd_dispatcher_run_source(d, &second);   // begins at once: the workers are ready
+ *     gd_dispatcher_close(&d);                // the workers clean up and exit
+ *
+ * The run returns when the source has ended and every task is final. It does not wait for workers that are still in
+ * setup(), so a run with an empty source only starts the workers. Each run has its own task ids (from 0), statistics,
+ * total, journal and on_exit. A pause, a changed time limit, and workers that were added or removed stay as they are.
+ *
+ * Between two runs, no thread of the library waits for the workers, and an idle worker uses no CPU time.
+ *   - The end of a worker is noticed when the next run begins: on_worker_exit is called, and the worker gets another
+ *     process. No task and no worker is charged with it. A worker that must be replaced after max_tasks_per_worker is
+ *     also started then.
+ *   - Output of workers is read when the next run begins. A worker that writes more than a pipe holds (64 KiB), for
+ *     example in setup(), waits until then.
+ *   - Signals have their usual effect on this process, even with handle_signals. If the process ends, its workers end.
+ *   - gd_dispatcher_shutdown(), _abort() and the requests from gd_dispatcher_pause() on wait for the next run. There is
+ *     no control socket. The job stays listed for observers, and gd_stats.between_runs is 1.
+ *   - The locks on the devices are kept until gd_dispatcher_close().
+ * If the workers must be watched all the time, use a single run with a source that blocks until there is work. A run
+ * whose source blocks uses no CPU time.
+ *
+ * After a run that failed or was stopped: a run that ended with GD_E_SOURCE, or could not start, keeps its workers. In a
+ * run that was shut down, drained, aborted or interrupted, the workers end, and the next run starts new ones. If no worker
+ * is left (GD_E_SETUP, GD_E_NO_WORKERS), every further run returns GD_E_NO_WORKERS. A second run without keep_workers,
+ * and a run while another one is running, return GD_E_BUSY. In a fork of this process, a second run returns
+ * GD_E_INVALID. A run that is refused calls no callback. */
+int gd_dispatcher_run_source(struct gd_dispatcher *d, const struct gd_source *source);
+
+/* Between two runs: ends the workers, as at the end of a run without keep_workers. They have cleanup_grace_ms to clean
+ * up. Waits for their end. Callbacks get gd_options.user. The next run starts new workers. Does nothing if there are no
+ * workers. Returns 0, or GD_E_BUSY during a run. */
+int gd_dispatcher_stop_workers(struct gd_dispatcher *d);
 
 /* Shuts a run down, and returns without waiting for it. No more tasks are taken from the source. Running tasks may
  * finish within stop_grace_ms. Waiting tasks are reported as cancelled. Workers clean up. A task that fails after this
@@ -424,7 +482,8 @@ int gd_dispatcher_remove_workers(struct gd_dispatcher *d, int gpu_id, unsigned n
 
 /* --- the end of a dispatcher -------------------------------------------- */
 
-/* Frees *d and sets it to NULL. Must not be called while the dispatcher runs. NULL is allowed. */
+/* Calls gd_dispatcher_stop_workers(), frees *d and sets it to NULL. Must not be called while the dispatcher runs. NULL
+ * is allowed. In a fork of a process that has kept its workers, only sets *d to NULL. */
 void gd_dispatcher_close(struct gd_dispatcher **d);
 
 /* --- statistics --------------------------------------------------------- */
@@ -452,6 +511,9 @@ struct gd_stats {
     uint64_t paused;    /* 1: gd_dispatcher_pause() was called, and nothing new starts */
     uint64_t draining;  /* 1: gd_dispatcher_drain() was called, and the run ends after its running tasks */
     uint64_t task_timeout_ms; /* the time limit of a task now; 0: none */
+    /* 1: the last run has ended, and another one may follow (gd_options.keep_workers). Everything in this struct is about
+     * the last run, except setup_failures, which counts all workers that are out of use because setup() failed. */
+    uint64_t between_runs;
 };
 
 enum gd_worker_state {
@@ -501,8 +563,8 @@ int gd_dispatcher_worker_stats(struct gd_dispatcher *d, struct gd_worker_stats *
  * number is its gpu_id. May be called from any thread. */
 int gd_dispatcher_worker_gpus(const struct gd_dispatcher *d, unsigned worker_id, int *out, size_t max);
 
-/* Sets total_tasks after the dispatcher was opened. May be called from any thread. A call before the run has the same
- * effect as gd_options.total_tasks, so GD_PLACE_CHUNKS uses the new total. */
+/* Sets total_tasks after the dispatcher was opened. May be called from any thread. A call before gd_dispatcher_run()
+ * has the same effect as gd_options.total_tasks, so GD_PLACE_CHUNKS uses the new total. */
 void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks);
 
 /* Sets how much work is done and how much work there is in all. Call this function if tasks differ much in size. You

@@ -54,6 +54,8 @@ static void device_failed(void *user, const char *uuid, enum gd__health health, 
 void gd__devices_watch(struct gd_dispatcher *d)
 {
     bool any = false;
+    if (d->health_token >= 0)
+        return;
     for (unsigned i = 0; i < d->n_gpus; i++)
         any = any || d->gpus[i].names.is_watched; /* opening NVML is slow, so it is done only if a device needs it */
     d->health_token = any ? gd__health_subscribe(device_failed, d) : -1; /* -1 also if the watcher is unavailable */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/sized.h"
 #include "dispatch/internal.h"
 #include "proc/signals.h"
 #include "worker/host.h"
@@ -116,6 +117,7 @@ static int open_sched(struct gd_dispatcher *d)
         .batch_size = o->batch_size,
         .batch_wait_ns = o->batch_wait_us * GD__NS_PER_US,
         .ordered = o->ordered,
+        .keep_workers = o->keep_workers,
         .placement = o->placement,
         .place = o->place ? place : NULL,
         .place_user = d,
@@ -166,11 +168,13 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
     static atomic_uint opened;
     d->number = atomic_fetch_add(&opened, 1);
     d->wake_fd = d->signal_fd = d->signal_token = d->loop.fd = d->ended.fd = -1;
+    d->health_token = -1;
     d->wake_watch.fd = d->signal_watch.fd = d->hook_watch.fd = d->ended_watch.fd = -1;
     d->feeder_deadline = GD__NEVER;
     d->sleep_number = 1;
     int rc = gd__options_copy(d, o);
     if (rc == 0) {
+        gd__runs_open(d);
         d->window = choose_window(d);
         d->crowded = d->n_workers - d->n_spare + 1 > usable_cpus();
         d->spin_ns = choose_spin(d);
@@ -194,6 +198,11 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
         return;
     }
     *dp = NULL;
+    if (gd__runs_forked(d))
+        return; /* the workers, and the memory and files that are shared with them, belong to the parent */
+    (void)gd_dispatcher_stop_workers(d);
+    gd__devices_unwatch(d);
+    gd__strays_close(d);
     gd__publish_close(d);
     gd__supervisor_close(d);
     gd__feeder_close(&d->feeder);
@@ -233,7 +242,7 @@ void gd__dispatcher_hold(struct gd_dispatcher *d, bool on)
 
 /* --- running --- */
 
-static int open_feeder(struct gd_dispatcher *d)
+static int prepare_feeder(struct gd_dispatcher *d)
 {
     const struct gd__feeder_spec spec = {
         .source = d->o.source,
@@ -249,7 +258,10 @@ static int open_feeder(struct gd_dispatcher *d)
         .journal = d->o.journal,
         .wake_fd = d->wake_fd,
     };
-    return gd__feeder_open(&d->feeder, &spec);
+    if (!d->feeder)
+        return gd__feeder_open(&d->feeder, &spec);
+    gd__feeder_reopen(d->feeder, &spec);
+    return 0;
 }
 
 /* The run's return value. If there are several causes, the most important one is reported. */
@@ -323,7 +335,7 @@ static int run_all(struct gd_dispatcher *d)
     int rc = gd__options_check_placement(&d->o); /* the total may have changed since the dispatcher was opened */
     d->sched.config.total_tasks = d->o.total_tasks;
     if (rc == 0)
-        rc = open_feeder(d);
+        rc = prepare_feeder(d);
     if (rc == 0)
         rc = gd__monitor_open(d);
     if (rc == 0 && d->o.handle_signals) {
@@ -338,12 +350,12 @@ static int run_all(struct gd_dispatcher *d)
     if (rc == 0)
         rc = gd__feeder_start(d->feeder);
     if (rc == 0) {
-        gd__devices_report_unused(d);
+        if (d->runs == 1)
+            gd__devices_report_unused(d);
         gd__devices_watch(d);
         gd__control_listen(d);
         gd__monitor_run(d);
         gd__control_hang_up(d);
-        gd__devices_unwatch(d);
         /* The end of the run may take long and must not look like a callback that does not return. */
         gd__publish_awake(d, 0);
         if (d->hooks.before_end)
@@ -357,29 +369,40 @@ static int run_all(struct gd_dispatcher *d)
     return rc;
 }
 
+static int run_source(struct gd_dispatcher *d, const struct gd_source *source)
+{
+    int rc = gd__runs_begin(d, source);
+    if (rc < 0)
+        return rc;
+    rc = run_all(d);
+    gd__runs_rest(d);
+    if (d->o.on_exit)
+        d->o.on_exit(d->o.user);
+    gd__runs_end(d);
+    return rc;
+}
+
 int gd_dispatcher_run(struct gd_dispatcher *d)
 {
     if (!d)
         return gd__error(GD_E_INVALID, "gd_dispatcher_run: the dispatcher is NULL");
-    if (d->started)
-        return gd__error(GD_E_BUSY, "a dispatcher can run only once: open another one");
-    d->started = true;
-    d->thread = pthread_self();
-    d->now = gd__now_ns();
-    pthread_mutex_lock(&d->stats_lock); /* another thread may read the stats or set the total at the same time */
-    d->stats.start_ns = d->now;
-    atomic_store(&d->running, true);
-    pthread_mutex_unlock(&d->stats_lock);
-    const int rc = run_all(d);
-    gd__strays_close(d);
-    gd__supervisor_close(d);
-    gd__devices_release(d);
-    gd__feeder_close(&d->feeder);
-    gd__publish_end(d);
-    if (d->o.on_exit)
-        d->o.on_exit(d->o.user);
-    atomic_store(&d->running, false);
-    return rc;
+    if (!d->own.source)
+        return gd__error(GD_E_INVALID,
+                         "no source is set: set gd_options.source, or call gd_dispatcher_run_source() instead");
+    return run_source(d, &d->own);
+}
+
+int gd_dispatcher_run_source(struct gd_dispatcher *d, const struct gd_source *source)
+{
+    struct gd_source copy = GD_SOURCE_INIT;
+    if (!d || !source)
+        return gd__error(GD_E_INVALID, "gd_dispatcher_run_source: the dispatcher or the source is NULL");
+    const int rc = gd__sized_read(&copy, sizeof copy, source, "gd_source");
+    if (rc < 0)
+        return rc;
+    if (!copy.source)
+        return gd__error(GD_E_INVALID, "no source is set: set gd_source.source");
+    return run_source(d, &copy);
 }
 
 int gd_run(const struct gd_options *o)

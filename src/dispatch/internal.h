@@ -5,6 +5,7 @@
  *   claim.c       the locks on the devices
  *   devices.c     failures of the devices
  *   dispatcher.c  the public calls: open, run, shutdown, close
+ *   runs.c        the source of a run, and what is kept from one run to the next
  *   monitor.c     the loop: results, new tasks, deadlines, sleeping
  *   records.c     reads the workers' records and checks them
  *   deliver.c     calls the user's callbacks
@@ -186,12 +187,17 @@ struct gd_dispatcher {
     bool source_over;
     bool cut_off;                          /* see gd__supervisor_cut_off() */
     char setup_error[GD__SETUP_ERROR_MAX]; /* the message of the first setup that failed; "": none has failed */
-    bool started;                          /* run was called */
-    _Atomic bool running;
+    struct gd_source own;                  /* the source of gd_dispatcher_run(), from the options */
+    unsigned runs;                         /* how many runs have begun */
+    bool over;                             /* there can be no further run, and nothing is left of the last one */
+    pid_t owner;                           /* the process that began the first run; only this one has the workers */
+    _Atomic bool busy;                     /* a thread is in gd_dispatcher_run(), _run_source() or _stop_workers() */
+    _Atomic bool running;                  /* as busy, and thread is that thread */
     pthread_t thread;
 
     pthread_mutex_t stats_lock;
     struct gd_stats stats;
+    uint64_t skipped; /* in the last run, after its end */
     struct gd__work work;
     struct gd_worker_stats *worker_stats;
     uint64_t stats_at;
@@ -227,7 +233,7 @@ int gd__devices_claim(struct gd_dispatcher *d, struct gd_devices *list); /* may 
 void gd__devices_release(struct gd_dispatcher *d);                       /* releases the locks; may be called twice */
 
 /* devices.c */
-void gd__devices_watch(struct gd_dispatcher *d); /* failures are recorded from now until unwatch */
+void gd__devices_watch(struct gd_dispatcher *d); /* failures are recorded until unwatch; may be called twice */
 void gd__devices_unwatch(struct gd_dispatcher *d);
 void gd__devices_take_news(struct gd_dispatcher *d);     /* reports the failures to the scheduler */
 void gd__devices_report_unused(struct gd_dispatcher *d); /* calls on_device_idle */
@@ -236,6 +242,8 @@ void gd__devices_report_out(struct gd_dispatcher *d, unsigned w, const char *why
 /* monitor.c */
 int gd__monitor_open(struct gd_dispatcher *d);
 void gd__monitor_run(struct gd_dispatcher *d);
+/* Between two runs: stops the workers, and returns when they are gone. */
+void gd__monitor_stop_workers(struct gd_dispatcher *d);
 /* Passes all tasks that the source has given on to the scheduler. */
 void gd__monitor_take_all(struct gd_dispatcher *d);
 /* Carries out the requests of signals and other threads. Call it before a worker is charged with a failure, because the
@@ -291,7 +299,8 @@ void gd__strays_name(struct gd__seat *seat); /* names the process that is about 
  * called after they have ended. */
 bool gd__strays_end(struct gd__seat *seat);
 void gd__strays_forget(struct gd__seat *seat); /* may be called if there are none */
-int gd__strays_open(struct gd_dispatcher *d);  /* lasts as long as the run; called on the run's thread */
+int gd__strays_open(struct gd_dispatcher *d);  /* called on the run's thread, in each run */
+void gd__strays_rest(struct gd_dispatcher *d); /* at the end of a run, on the same thread; orphans are still adopted */
 void gd__strays_close(struct gd_dispatcher *d);
 
 /* deliver.c: effects that call the user's callbacks */
@@ -304,6 +313,17 @@ void gd__deliver_setup_failed(void *ctx, unsigned w, const char *message);
 void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *message);
 void gd__deliver_device_out(void *ctx, unsigned w, const char *message);
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *message, bool given_up);
+
+/* runs.c */
+void gd__runs_open(struct gd_dispatcher *d); /* call it after the options were copied */
+/* Makes the calling thread the run's thread. Returns 0, or a negative code if the dispatcher cannot run now. */
+int gd__runs_begin(struct gd_dispatcher *d, const struct gd_source *source);
+/* Ends the run, except for its thread. If there can be no further run, releases everything that it used. */
+void gd__runs_rest(struct gd_dispatcher *d);
+void gd__runs_end(struct gd_dispatcher *d); /* the calling thread is no longer the run's thread */
+/* Between two runs of a dispatcher with keep_workers. */
+bool gd__runs_resting(const struct gd_dispatcher *d);
+bool gd__runs_forked(const struct gd_dispatcher *d); /* this is a fork of the process that has the workers */
 
 /* dispatcher.c */
 void gd__dispatcher_wake(struct gd_dispatcher *d); /* any thread: wakes the loop for another round */

@@ -147,8 +147,11 @@ static void hook_readable(struct gd__watch *w, uint32_t events)
     d->hooks.readable(d->hooks.user);
 }
 
+/* A request that comes between two runs is for the next one. */
 static void obey_requests(struct gd_dispatcher *d)
 {
+    if (d->sched.resting)
+        return;
     const int request = atomic_exchange_explicit(&d->request, GD__REQUEST_NONE, memory_order_acquire);
     if (request == GD__REQUEST_SHUTDOWN)
         gd__sched_shutdown(&d->sched, d->now);
@@ -271,21 +274,22 @@ static bool run_one_round(struct gd_dispatcher *d)
 
 int gd__monitor_open(struct gd_dispatcher *d)
 {
-    int rc = gd__loop_add(&d->loop, &d->wake_watch, d->wake_fd, EPOLLIN | EPOLLET, woken);
-    if (rc == 0 && d->signal_fd >= 0)
+    int rc = 0;
+    if (d->wake_watch.fd < 0)
+        rc = gd__loop_add(&d->loop, &d->wake_watch, d->wake_fd, EPOLLIN | EPOLLET, woken);
+    if (rc == 0 && d->signal_fd >= 0 && d->signal_watch.fd < 0)
         rc = gd__loop_add(&d->loop, &d->signal_watch, d->signal_fd, EPOLLIN, signalled);
+    gd__loop_remove(&d->loop, &d->hook_watch);
     if (rc == 0 && d->hooks.readable)
         rc = gd__loop_add(&d->loop, &d->hook_watch, d->hooks.fd, EPOLLIN, hook_readable);
     return rc;
 }
 
-void gd__monitor_run(struct gd_dispatcher *d)
+/* Until all tasks are final and the workers are gone, or kept for another run. */
+static void run_until_finished(struct gd_dispatcher *d)
 {
     uint64_t looked_at = 0, moved_at = 0;
     bool gave_way = false;
-    d->now = gd__now_ns();
-    gd__publish_awake(d, d->now); /* the first callback may come before the first sleep */
-    gd__sched_start(&d->sched, d->now);
     while (!gd__sched_finished(&d->sched)) {
         if (d->loop.broken && !d->cut_off)
             gd__supervisor_cut_off(d);
@@ -318,4 +322,37 @@ void gd__monitor_run(struct gd_dispatcher *d)
         sleep_until_rung(d, &looked_at);
     }
     gd__stats_publish(d, true);
+}
+
+/* Nothing has watched the workers since the end of the last run. Some may have become ready, others may have died. */
+static void catch_up(struct gd_dispatcher *d)
+{
+    for (unsigned i = 0; i < d->n_workers; i++) {
+        struct gd__seat *seat = &d->seats[i];
+        if (!seat->live)
+            continue;
+        if (!seat->broken)
+            gd__records_drain(d, seat);
+        if (seat->pid_watch.fd >= 0)
+            gd__seat_process_ended(&seat->pid_watch, EPOLLIN);
+    }
+}
+
+void gd__monitor_run(struct gd_dispatcher *d)
+{
+    d->now = gd__now_ns();
+    gd__publish_awake(d, d->now); /* the first callback may come before the first sleep */
+    catch_up(d);
+    d->now = gd__now_ns(); /* callbacks may have taken long */
+    gd__sched_start(&d->sched, d->now);
+    run_until_finished(d);
+}
+
+void gd__monitor_stop_workers(struct gd_dispatcher *d)
+{
+    d->now = gd__now_ns();
+    gd__publish_awake(d, d->now);
+    gd__sched_stop_workers(&d->sched, d->now);
+    run_until_finished(d);
+    gd__publish_awake(d, 0);
 }

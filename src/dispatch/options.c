@@ -38,7 +38,7 @@ static int read_options(struct gd_options *out, const struct gd_options *o)
 
 static int check_tasks(const struct gd_options *o)
 {
-    if (!o->source)
+    if (!o->source && !o->keep_workers)
         return gd__error(GD_E_INVALID, "no source is set: set gd_options.source");
     if (!o->on_success)
         return gd__error(GD_E_INVALID, "no on_success is set: set gd_options.on_success");
@@ -142,8 +142,10 @@ static int copy_pointed(struct gd_dispatcher *d, const struct gd_options *o)
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
 {
     int rc = read_options(&d->o, o);
-    if (rc < 0 || (rc = check_tasks(&d->o)) < 0 || (rc = gd__options_check_placement(&d->o)) < 0 ||
-        (rc = check_worker_code(&d->o)) < 0 || (rc = gd__devices_resolve(d)) < 0)
+    const bool total_comes_later = d->o.keep_workers && d->o.placement == GD_PLACE_CHUNKS;
+    if (rc < 0 || (rc = check_tasks(&d->o)) < 0 ||
+        (rc = total_comes_later ? 0 : gd__options_check_placement(&d->o)) < 0 || (rc = check_worker_code(&d->o)) < 0 ||
+        (rc = gd__devices_resolve(d)) < 0)
         return rc;
     rc = copy_pointed(d, &d->o);
     d->o.gpus = NULL;

@@ -85,7 +85,7 @@ static struct gd__idle_facts facts_of(const struct gd_dispatcher *d, unsigned i,
         .handed = w->tail - w->head + w->n_flight,
         .waiting = s->backlog.count + s->solo.count + s->by_size_count + w->placed.count,
         .parked = s->n_parked,
-        .source_ended = s->source_ended,
+        .source_ended = s->source_ended && !gd__runs_resting(d),
         .queue_is_full = s->next_id >= s->allowed,
     };
     if (f.handed > 0 && d->seats[i].live)

@@ -66,7 +66,8 @@ static void collect(const struct gd_dispatcher *d, struct gd_stats *out, uint64_
     out->paused = s->paused;
     out->draining = s->draining;
     out->task_timeout_ms = d->o.task_timeout_ms;
-    out->skipped = d->o.journal ? gd__journal_skipped(d->o.journal) : 0;
+    out->skipped = d->o.journal ? gd__journal_skipped(d->o.journal) : d->skipped;
+    out->between_runs = gd__runs_resting(d);
 }
 
 static void collect_worker(const struct gd_dispatcher *d, unsigned i, struct gd_worker_stats *out)
@@ -81,7 +82,7 @@ static void collect_worker(const struct gd_dispatcher *d, unsigned i, struct gd_
     out->completed = w->completed;
     out->failed = w->failed;
     out->timeouts = w->timeouts;
-    out->restarts = w->restarts;
+    out->restarts = w->restarts - w->restarts_before;
     out->last_ns = w->last_ns;
     out->busy_ns = w->busy_ns;
 }
@@ -164,8 +165,8 @@ void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
         return;
     pthread_mutex_lock(&d->stats_lock);
     d->stats.total = total_tasks;
-    if (!atomic_load(&d->running)) /* the values that the run starts with */
-        d->o.total_tasks = total_tasks;
+    if (!atomic_load(&d->running)) /* the value that the run starts with */
+        d->own.total_tasks = total_tasks;
     pthread_mutex_unlock(&d->stats_lock);
 }
 
@@ -177,8 +178,9 @@ void gd_dispatcher_set_work(struct gd_dispatcher *d, double done, double total)
         return;
     pthread_mutex_lock(&d->stats_lock);
     gd__work_fit(&d->work.done, &d->work.total, done, total);
+    const bool wake = atomic_load(&d->running) && !is_own_thread(d);
     pthread_mutex_unlock(&d->stats_lock);
-    if (atomic_load(&d->running) && !is_own_thread(d))
+    if (wake)
         gd__dispatcher_wake(d);
 }
 

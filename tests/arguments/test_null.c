@@ -252,6 +252,16 @@ TEST(gd_dispatcher_run)
 {
     REFUSED(gd_dispatcher_run(NULL));
 }
+TEST(gd_dispatcher_run_source)
+{
+    struct gd_source s = GD_SOURCE_INIT;
+    REFUSED(gd_dispatcher_run_source(NULL, &s));
+    REFUSED(gd_dispatcher_run_source(NULL, NULL));
+}
+TEST(gd_dispatcher_stop_workers)
+{
+    REFUSED(gd_dispatcher_stop_workers(NULL));
+}
 TEST(gd_dispatcher_shutdown)
 {
     gd_dispatcher_shutdown(NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Idle processes use no CPU time: when every worker is ready and the source has no task, neither the dispatcher nor a
- * worker uses CPU time. The test reads the CPU clock of each process, waits for two seconds, and reads it again.
+ * worker uses CPU time. The same is true between two runs of one dispatcher. The test reads the CPU clock of each
+ * process, waits for two seconds, and reads it again.
  */
 #include <sys/eventfd.h>
 
@@ -108,14 +109,28 @@ static void await_idle(const struct idle *i, pid_t pids[N_WORKERS + 1])
     }
 }
 
+static void watch_cpu(const pid_t pids[N_WORKERS + 1])
+{
+    const struct timespec watched = { WATCHED_MS / 1000, WATCHED_MS % 1000 * 1000000 };
+    uint64_t before[N_WORKERS + 1];
+    for (int k = 0; k <= N_WORKERS; k++)
+        CHECK_GT(before[k] = cpu_ns(pids[k]), 0);
+    ppoll(NULL, 0, &watched, NULL);
+    for (int k = 0; k <= N_WORKERS; k++) {
+        const uint64_t used = cpu_ns(pids[k]) - before[k];
+        printf("# %s: %.1f us of CPU time in %d ms\n", k == N_WORKERS ? "dispatcher" : "worker", (double)used / 1e3,
+               WATCHED_MS);
+        CHECK_LT(used, MOST_CPU_NS);
+    }
+}
+
 static void check_idle(const char *const *env, unsigned batch)
 {
     struct idle i = { .done_fd = eventfd(0, EFD_CLOEXEC), .go_fd = eventfd(0, EFD_CLOEXEC) };
-    const struct timespec watched = { WATCHED_MS / 1000, WATCHED_MS % 1000 * 1000000 };
     struct gd_options o = GD_OPTIONS_INIT;
     pthread_t thread;
     pid_t pids[N_WORKERS + 1];
-    uint64_t before[N_WORKERS + 1], one = 1;
+    uint64_t one = 1;
     o.gpu_ids = device_numbers;
     o.n_gpus = N_WORKERS;
     o.source = source;
@@ -129,15 +144,7 @@ static void check_idle(const char *const *env, unsigned batch)
     CHECK_EQ(pthread_create(&thread, NULL, run, &i), 0);
     CHECK_EQ(read(i.done_fd, &one, sizeof one), sizeof one);
     await_idle(&i, pids);
-    for (int k = 0; k <= N_WORKERS; k++)
-        CHECK_GT(before[k] = cpu_ns(pids[k]), 0);
-    ppoll(NULL, 0, &watched, NULL);
-    for (int k = 0; k <= N_WORKERS; k++) {
-        const uint64_t used = cpu_ns(pids[k]) - before[k];
-        printf("# %s: %.1f us of CPU time in %d ms\n", k == N_WORKERS ? "dispatcher" : "worker", (double)used / 1e3,
-               WATCHED_MS);
-        CHECK_LT(used, MOST_CPU_NS);
-    }
+    watch_cpu(pids);
     one = 1;
     CHECK_EQ(write(i.go_fd, &one, sizeof one), sizeof one);
     pthread_join(thread, NULL);
@@ -156,6 +163,49 @@ TEST(idle_batches_and_loaders_cost_nothing)
 {
     static const char *const env[] = { "IDLE_LOADING=1", NULL };
     check_idle(env, 4);
+}
+
+static int give_few(void *user, struct gd_item *item)
+{
+    struct idle *i = user;
+    (void)item;
+    return i->taken++ < N_WORKERS;
+}
+
+static void ignore(void *user, const struct gd_report *r)
+{
+    (void)user, (void)r;
+}
+
+static bool all_idle(const struct idle *i)
+{
+    struct gd_worker_stats w[N_WORKERS];
+    bool idle = true;
+    CHECK_EQ(gd_dispatcher_worker_stats(i->d, w, sizeof *w, N_WORKERS), N_WORKERS);
+    for (int k = 0; k < N_WORKERS; k++)
+        idle = idle && w[k].state == GD_WORKER_IDLE;
+    return idle;
+}
+
+TEST(nothing_is_used_between_two_runs)
+{
+    struct idle i = { .done_fd = -1 };
+    struct gd_options o = GD_OPTIONS_INIT;
+    pid_t pids[N_WORKERS + 1];
+    o.gpu_ids = device_numbers;
+    o.n_gpus = N_WORKERS;
+    o.source = give_few;
+    o.on_success = o.on_error = ignore;
+    o.user = &i;
+    o.keep_workers = true;
+    CHECK_EQ(gd_dispatcher_open(&i.d, &o), 0);
+    do {
+        i.taken = 0;
+        CHECK_EQ(gd_dispatcher_run(i.d), 0);
+    } while (!all_idle(&i)); /* a run does not wait for workers in setup */
+    await_idle(&i, pids);
+    watch_cpu(pids);
+    gd_dispatcher_close(&i.d);
 }
 
 int main(int argc, char **argv)

@@ -50,6 +50,53 @@ TEST(ids_are_in_the_order_of_the_list)
     CHECK_STR(job_sql("run.db", "SELECT count(*), min(id), max(id), sum(id <> number + 1) FROM task"), "5000|1|5000|0");
 }
 
+/* --- several runs of one dispatcher --- */
+
+static void run_with_journal(struct job *job, const char *path)
+{
+    struct gd_source s = GD_SOURCE_INIT;
+    s.source = job_source;
+    s.user = job;
+    job->j.path = path;
+    job->j.resume = GD_JOURNAL_RESUME_REST;
+    job->next = 0;
+    memset(job->ended, 0, job->n * sizeof *job->ended);
+    if (path)
+        CHECK_EQ(gd_journal_open(&s.journal, &job->j), 0);
+    CHECK_EQ(gd_dispatcher_run_source(job->d, &s), 0);
+    if (path)
+        CHECK_EQ(gd_journal_close(&s.journal), 0); /* the dispatcher does not use it any more */
+    CHECK_EQ(gd_dispatcher_stats(job->d, &job->stats), 0);
+}
+
+TEST(each_run_of_a_dispatcher_has_its_own_journal)
+{
+    directory_enter();
+    struct job job = JOB("");
+    job_lines(&job, "a", "b", NULL);
+    CHECK_EQ(job_open(&job), 0);
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    job.o.journal = NULL;
+    job.o.keep_workers = true;
+    CHECK_EQ(gd_dispatcher_open(&job.d, &job.o), 0);
+    run_with_journal(&job, "first.db");
+    CHECK_STR(job_ran(&job), "a b");
+    run_with_journal(&job, "second.db");
+    CHECK_STR(job_ran(&job), "a b");
+    job_lines(&job, "a", "c", "b", NULL);
+    job.ended = job_room((job.n + 1) * sizeof *job.ended);
+    run_with_journal(&job, "first.db");
+    CHECK_STR(job_ran(&job), "c"); /* task 1, after a skipped one */
+    CHECK_EQ(job.stats.skipped, 2);
+    run_with_journal(&job, NULL);
+    CHECK_STR(job_ran(&job), "a c b");
+    CHECK_EQ(job.stats.skipped, 0);
+    gd_dispatcher_close(&job.d);
+    CHECK_STR(job_sql("first.db", "SELECT number, input, state FROM task ORDER BY id"), "0|a|done 1|b|done 1|c|done");
+    CHECK_STR(job_sql("first.db", "SELECT number, outcome, taken, skipped FROM run"), "1|finished|2|0 2|finished|1|2");
+    CHECK_STR(job_sql("second.db", "SELECT count(*) FROM task"), "2");
+}
+
 /* --- resuming --- */
 
 static void note_skip(void *user, const struct gd_skipped *s)

@@ -446,13 +446,26 @@ void world_add_many(struct world *w, size_t n, struct world_order order)
         world_add(w, order);
 }
 
-void world_close(struct world *w)
+static void forget_record(struct world *w)
 {
     for (size_t i = 0; w->finals && i < w->n_orders; i++)
         free(w->finals[i].error);
     for (unsigned i = 0; i < w->n_events; i++)
         free(w->events[i].text);
     free(w->finals);
+    w->finals = NULL;
+}
+
+void world_next(struct world *w)
+{
+    forget_record(w);
+    w->n_orders = w->next = 0;
+    w->n_finals = w->n_events = w->exits = w->late = 0;
+}
+
+void world_close(struct world *w)
+{
+    forget_record(w);
     free(w->orders);
     free(w->sizes);
     free(w->buffer);
@@ -518,8 +531,8 @@ void world_start(struct world *w)
         w->o.setup_args = &w->setup;
         w->o.setup_args_size = sizeof w->setup;
     }
-    w->finals = calloc(w->n_orders + 1, sizeof *w->finals);
-    MUST(w->finals, "no memory");
+    w->fds = count_fds();
+    w->mappings = count_shared_mappings();
     const int rc = gd_dispatcher_open(&w->d, &w->o);
     MUST(rc == 0, "gd_dispatcher_open: %s", gd_error_text());
 }
@@ -528,28 +541,36 @@ int world_finish(struct world *w)
 {
     const struct gd_stats size = { .size = sizeof size };
     w->thread = pthread_self();
+    w->finals = calloc(w->n_orders + 1, sizeof *w->finals);
+    MUST(w->finals, "no memory");
     const int rc = gd_dispatcher_run(w->d);
     snprintf(w->text, sizeof w->text, "%s", rc < 0 ? gd_error_text() : "");
     w->stats = size;
     MUST(gd_dispatcher_stats(w->d, &w->stats) == 0, "stats: %s", gd_error_text());
     gd_dispatcher_worker_stats(w->d, w->workers, sizeof *w->workers, WORLD_WORKERS);
     check_finals(w);
-    check_children(w);
+    if (!w->o.keep_workers)
+        check_children(w);
     return rc;
+}
+
+void world_end(struct world *w)
+{
+    gd_dispatcher_close(&w->d);
+    MUST(w->d == NULL, "gd_dispatcher_close() did not set the pointer to NULL");
+    check_children(w);
+    if (w->source_left)
+        return;
+    MUST(count_fds() == w->fds, "%u descriptors before the run, %u after it", w->fds, count_fds());
+    MUST(count_shared_mappings() == w->mappings, "%u shared mappings before the run, %u after it", w->mappings,
+         count_shared_mappings());
 }
 
 int world_run(struct world *w)
 {
-    const unsigned fds = count_fds(), mappings = count_shared_mappings();
     world_start(w);
     const int rc = world_finish(w);
-    gd_dispatcher_close(&w->d);
-    MUST(w->d == NULL, "gd_dispatcher_close() did not set the pointer to NULL");
-    if (w->source_left)
-        return rc;
-    MUST(count_fds() == fds, "%u descriptors before the run, %u after it", fds, count_fds());
-    MUST(count_shared_mappings() == mappings, "%u shared mappings before the run, %u after it", mappings,
-         count_shared_mappings());
+    world_end(w);
     return rc;
 }
 

@@ -196,7 +196,8 @@ struct world {
     unsigned leaves_children; /* number of processes that the case expects to be left behind */
     bool source_left;         /* the source may still be running: do not check descriptors and mappings */
     pthread_t thread;
-    struct gd_stats stats; /* after the run */
+    unsigned fds, mappings; /* before the dispatcher was opened */
+    struct gd_stats stats;  /* after the run */
     struct gd_worker_stats workers[WORLD_WORKERS];
     char text[1024]; /* gd_error_text() after the run */
     char *output;    /* all text that on_output received */
@@ -221,6 +222,11 @@ int world_finish(struct world *w);
 /* Runs the world on another thread. world_join() waits for its end and returns the result of world_finish(). */
 void world_launch(struct world *w);
 int world_join(struct world *w);
+
+/* For a dispatcher that keeps its workers. world_next() forgets the tasks and the record of the last run. Add other
+ * tasks, then call world_finish() again. world_end() closes the dispatcher, and checks that nothing is left. */
+void world_next(struct world *w);
+void world_end(struct world *w);
 
 /* Chooses the functions of the workers. They have setup(), process() and cleanup(). Letters remove functions: 's'
  * setup() and cleanup(), 'p' process(). Letters also add functions: 'b' process_batch(), 'l' load() and unload(), 'i'

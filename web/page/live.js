@@ -6,7 +6,8 @@ const KINDS = {
   initializing: 'slow', processing: 'good', idle: 'idle', finished: 'idle', error: 'bad', restarting: 'slow', quarantined: 'bad',
 };
 
-const HELD = { paused: 'paused: nothing new starts', draining: 'draining: ends after the running tasks' };
+const HELD = { paused: 'paused: nothing new starts', draining: 'draining: ends after the running tasks',
+  idle: 'idle: waits for the next run' };
 
 const run = {
   view: null, bars: new Map(), nBars: 0, failures: [], notShown: 0, requests: [], nRequests: 0, missedTasks: 0, points: [], step: 0.9,

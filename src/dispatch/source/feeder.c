@@ -218,6 +218,33 @@ int gd__feeder_start(struct gd__feeder *f)
     return gd__error_errno("cannot start the feeder thread");
 }
 
+void gd__feeder_rest(struct gd__feeder *f)
+{
+    if (f->started)
+        pthread_join(f->thread, NULL);
+    f->started = false;
+    gd__completed_leave(&f->completed);
+}
+
+/* No other thread uses the feeder here. The payloads of earlier runs are free, so the counts of bytes agree and go on. */
+void gd__feeder_reopen(struct gd__feeder *f, const struct gd__feeder_spec *spec)
+{
+    const int wake_fd = f->spec.wake_fd;
+    gd__completed_close(&f->completed);
+    gd__completed_open(&f->completed, spec->journal);
+    f->spec = *spec;
+    f->spec.wake_fd = wake_fd;
+    atomic_store(&f->tail, 0);
+    f->taken = f->seen_allowed = f->head = f->seen_tail = f->told = 0;
+    atomic_store(&f->allowed, 0);
+    atomic_store(&f->sleeping, GD__AWAKE);
+    atomic_store(&f->ended, 0);
+    atomic_store(&f->has_priorities, 0);
+    atomic_store(&f->stop, 0);
+    f->result = 0;
+    f->message[0] = '\0';
+}
+
 void gd__feeder_close(struct gd__feeder **fp)
 {
     struct gd__feeder *f = *fp;

@@ -55,6 +55,12 @@ struct gd__feeder_spec {
 int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec);
 int gd__feeder_start(struct gd__feeder *f);
 
+/* Call it at the end of a run whose source has ended, if there may be another run. Joins the thread. The journal is not
+ * used after this. The arena stays, because workers have mapped it. */
+void gd__feeder_rest(struct gd__feeder *f);
+/* Prepares for the source of another run, after gd__feeder_rest(). max_tasks must not be larger than before. */
+void gd__feeder_reopen(struct gd__feeder *f, const struct gd__feeder_spec *spec);
+
 /* All functions below are for the monitor. */
 const struct gd__region *gd__feeder_arena(const struct gd__feeder *f);
 struct gd__arena_header *gd__feeder_arena_header(const struct gd__feeder *f);

@@ -186,7 +186,8 @@ int gd__strays_open(struct gd_dispatcher *d)
     int rc = 0;
     if (d->o.orphans == GD_ORPHANS_LEAVE)
         return 0;
-    rc = gd__orphans_adopt();
+    if (!d->adopts)
+        rc = gd__orphans_adopt();
     if (rc < 0)
         return rc;
     d->adopts = true;
@@ -200,14 +201,18 @@ int gd__strays_open(struct gd_dispatcher *d)
     return rc;
 }
 
-void gd__strays_close(struct gd_dispatcher *d)
+void gd__strays_rest(struct gd_dispatcher *d)
 {
-    if (!d->adopts)
-        return;
     if (d->ended.fd >= 0)
         gd__ended_children_reap(&d->ended, is_worker, d);
     gd__loop_remove(&d->loop, &d->ended_watch);
     gd__ended_children_close(&d->ended);
-    gd__orphans_leave();
+}
+
+void gd__strays_close(struct gd_dispatcher *d)
+{
+    gd__strays_rest(d);
+    if (d->adopts)
+        gd__orphans_leave();
     d->adopts = false;
 }

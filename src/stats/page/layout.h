@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define GD__PAGE_MAGIC   0x3145474150534447ull /* "GDSPAGE1" */
-#define GD__PAGE_VERSION 5u
+#define GD__PAGE_VERSION 6u
 
 enum {
     GD__PAGE_TASKS = 4096,
@@ -72,8 +72,8 @@ struct gd__page_run {
     double work_done, work_total;
     uint64_t requests; /* total; all of them are put into the ring */
 };
-_Static_assert(sizeof(struct gd_stats) == 168, "a changed struct gd_stats needs a new GD__PAGE_VERSION");
-_Static_assert(sizeof(struct gd__page_run) == 240, "no holes");
+_Static_assert(sizeof(struct gd_stats) == 176, "a changed struct gd_stats needs a new GD__PAGE_VERSION");
+_Static_assert(sizeof(struct gd__page_run) == 248, "no holes");
 
 /* Texts are unchanged bytes. The reader makes them safe for a terminal. */
 struct gd__page_worker {

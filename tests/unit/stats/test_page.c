@@ -694,8 +694,8 @@ TEST(a_page_of_another_version_gives_a_clear_error)
         CHECK_EQ(pwrite(fd, &versions[i], sizeof versions[i], offsetof(struct gd__page_header, version)),
                  sizeof versions[i]);
         CHECK_EQ(gd__observer_open_page(&o, dup(fd), true), GD_E_VERSION);
-        CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 4, " : "version 6, ");
-        CHECK_CONTAINS(gd_error_text(), "but this program reads version 5:");
+        CHECK_CONTAINS(gd_error_text(), i == 0 ? "version 5, " : "version 7, ");
+        CHECK_CONTAINS(gd_error_text(), "but this program reads version 6:");
     }
     close(fd);
     gd__page_close(&p);
