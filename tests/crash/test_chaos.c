@@ -50,27 +50,9 @@ static int process_batch(struct gd_worker *w, const struct gd_task *const *tasks
     return 0;
 }
 
-static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
-{
-    (void)w;
-    t->loaded = malloc(sizeof t->id);
-    if (!t->loaded)
-        return gd_result_error(r, "no memory");
-    memcpy(t->loaded, &t->id, sizeof t->id);
-    return 0;
-}
-
-static void unload(struct gd_worker *w, struct gd_task *t)
-{
-    (void)w;
-    free(t->loaded);
-}
-
 static int process_loaded(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
 {
-    if (memcmp(t->loaded, &t->id, sizeof t->id) != 0)
-        return gd_result_error_final(r, "got the loaded data of another task");
-    return process(w, t, r);
+    return is_loaded(t) ? process(w, t, r) : gd_result_error_final(r, "got the loaded data of another task");
 }
 
 static const struct gd_worker_ops plain_ops = {
@@ -372,7 +354,7 @@ static void run_with_killer(struct chaos *c, const struct gd_options *o)
 static void run_in_flight(struct chaos *c, struct gd_options *o)
 {
     char variable[64];
-    const char *const env[] = { "CHAOS_WORKER=flight", variable, NULL };
+    const char *const env[] = { c->loading ? "CHAOS_WORKER=flight_loading" : "CHAOS_WORKER=flight", variable, NULL };
     size_t size;
     int fd;
     c->begun = begun_make(c->tasks, &fd, &size, variable);
@@ -491,6 +473,12 @@ TEST_WITHIN(300, chaos_with_64_tasks_in_flight)
     run_chaos((struct chaos){ .tasks = 40000, .kills = 200, .most_words = 512, .batch = 1, .concurrency = 64 });
 }
 
+TEST_WITHIN(300, chaos_loading_ahead_with_8_tasks_in_flight)
+{
+    run_chaos((struct chaos){
+        .tasks = 20000, .kills = 100, .most_words = 512, .batch = 1, .concurrency = 8, .loading = true });
+}
+
 TEST_WITHIN(300, chaos_with_64_tasks_in_flight_in_order)
 {
     run_chaos((struct chaos){
@@ -507,7 +495,9 @@ static const struct gd_worker_ops *chosen_ops(void)
     const char *worker = getenv("CHAOS_WORKER");
     if (!worker)
         return &plain_ops;
-    return strcmp(worker, "flight") == 0 ? &flight_ops : &loading_ops;
+    if (strcmp(worker, "loading") == 0)
+        return &loading_ops;
+    return strcmp(worker, "flight") == 0 ? &flight_ops : &flight_loading_ops;
 }
 
 int main(int argc, char **argv)

@@ -220,18 +220,17 @@ static void on_words(void *user, int worker, int gpu, const char *words)
     touch(words, strlen(words));
 }
 
-/* With one task at a time, a worker has either function. Batches and load() are only for process(). */
+/* With one task at a time, a worker has either function. Batches are only for process(). */
 static void choose_worker(const struct siege *s, struct gd_options *o, struct rng *r)
 {
-    static const char *const loading_env[] = { "HOSTILE_WORKER=loading", NULL };
-    static const char *const flight_env[] = { "HOSTILE_WORKER=flight", NULL };
+    static const char *const env[2][2][2] = {
+        { { NULL }, { "HOSTILE_WORKER=loading" } },
+        { { "HOSTILE_WORKER=flight" }, { "HOSTILE_WORKER=loading flight" } },
+    };
+    const bool flight = s->concurrency > 1 || rng_below(r, 2);
     o->concurrency = s->concurrency;
-    if (s->concurrency > 1 || rng_below(r, 2)) {
-        o->env = flight_env;
-        return;
-    }
-    o->batch_size = rng_below(r, 3) == 0 ? 3 : 1;
-    o->env = rng_below(r, 3) == 0 ? loading_env : NULL;
+    o->batch_size = !flight && rng_below(r, 3) == 0 ? 3 : 1;
+    o->env = env[flight][rng_below(r, 3) == 0];
 }
 
 static void run_seed(uint64_t seed, unsigned concurrency)
@@ -368,7 +367,7 @@ TEST_WITHIN(800, a_hostile_worker_with_64_tasks_in_flight_harms_only_itself)
 static bool is_worker(const char *kind)
 {
     const char *wanted = getenv("HOSTILE_WORKER");
-    return wanted && strcmp(wanted, kind) == 0;
+    return wanted && strstr(wanted, kind);
 }
 
 int main(int argc, char **argv)

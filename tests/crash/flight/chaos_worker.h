@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The worker of test_chaos.c that has tasks in flight. It finishes some tasks within begin(), and others later, on other
- * threads. It sends partial results of some tasks. A task that must not run where or when it was begun fails.
+ * threads. It sends partial results of some tasks. A task that must not run where or when it was begun fails. One of the
+ * two tables of functions also loads tasks ahead.
  */
 #ifndef GD_TESTS_CRASH_FLIGHT_CHAOS_WORKER_H
 #define GD_TESTS_CRASH_FLIGHT_CHAOS_WORKER_H
@@ -21,6 +22,27 @@ static int set_answer(const struct gd_task *t, struct gd_result *r)
     if (t->id % 3 == 0)
         memcpy(out + sizeof a, t->data, t->size);
     return 0;
+}
+
+static int load(struct gd_worker *w, struct gd_task *t, struct gd_result *r)
+{
+    (void)w;
+    t->loaded = malloc(sizeof t->id);
+    if (!t->loaded)
+        return gd_result_error(r, "no memory");
+    memcpy(t->loaded, &t->id, sizeof t->id);
+    return 0;
+}
+
+static void unload(struct gd_worker *w, struct gd_task *t)
+{
+    (void)w;
+    free(t->loaded);
+}
+
+static bool is_loaded(const struct gd_task *t)
+{
+    return t->loaded && memcmp(t->loaded, &t->id, sizeof t->id) == 0;
 }
 
 static struct begun *begun;
@@ -89,6 +111,11 @@ static int begin(struct gd_worker *w, const struct gd_task *t, struct gd_result 
     return pool_add(w, t, r, note_held) ? 0 : gd_result_error_final(r, "more tasks in flight than allowed");
 }
 
+static int begin_loaded(struct gd_worker *w, const struct gd_task *t, struct gd_result *r)
+{
+    return is_loaded(t) ? begin(w, t, r) : gd_result_error_final(r, "got the loaded data of another task");
+}
+
 static int setup_flight(struct gd_worker *w, const struct gd_setup *s)
 {
     begun = begun_find();
@@ -104,6 +131,13 @@ static const struct gd_worker_ops flight_ops = {
     .size = sizeof flight_ops,
     .setup = setup_flight,
     .begin = begin,
+};
+static const struct gd_worker_ops flight_loading_ops = {
+    .size = sizeof flight_loading_ops,
+    .setup = setup_flight,
+    .begin = begin_loaded,
+    .load = load,
+    .unload = unload,
 };
 
 #endif
