@@ -13,7 +13,8 @@
 #include "support/test.h"
 #include "support/world.h"
 
-enum { PLACES = 3, FULL = 2 * PLACES, TASKS = 2 * FULL, FIRST_GATE = 8, NOTES = 16 };
+enum { PLACES = 3, FULL = 2 * PLACES, TASKS = 2 * FULL, NOTES = 16 };
+enum { FIRST_GATE = 8, LOAD_GATE = FIRST_GATE + TASKS };        /* each task has one, and another for load() */
 enum { SOURCE_GATE = 1, SETUP_GATE, CLEANUP_GATE, DEATH_GATE }; /* the source waits for gate 1 */
 
 enum request { CANCEL, PAUSE, UNPAUSE, DRAIN, ADD, REMOVE, LIMIT, REQUESTS };
@@ -104,11 +105,12 @@ static uint64_t number_in(const char *text)
 static void open_gate(const struct world *w, size_t task)
 {
     world_gate_open(w->page, FIRST_GATE + (unsigned)task);
+    world_gate_open(w->page, LOAD_GATE + (unsigned)task);
 }
 
 static void open_all_gates(const struct world *w)
 {
-    for (size_t i = 0; i < w->n_orders; i++)
+    for (size_t i = 0; i < w->n_orders && i < TASKS; i++)
         open_gate(w, i);
 }
 
@@ -183,7 +185,7 @@ static void prepare_loading(struct world *w)
     world_ops("l");
     w->o.load_ahead = 1;
     for (size_t i = 0; i < TASKS; i++)
-        world_add(w, (struct world_order){ .what = W_LOAD_WAIT, .n = FIRST_GATE + i });
+        world_add(w, (struct world_order){ .what = W_LOAD_WAIT, .n = LOAD_GATE + i });
 }
 
 static void reach_loading(struct world *w)
@@ -193,6 +195,44 @@ static void reach_loading(struct world *w)
     while (atomic_load(&w->page->loader[now.target]) != 1)
         now.target++;
     now.done_by_one = 1;
+}
+
+/* All places are taken, and each worker loads the next task. No worker would load the last tasks of a run ahead, so there
+ * are more. */
+static void prepare_loading_ahead(struct world *w)
+{
+    world_ops("fl");
+    w->o.load_ahead = PLACES + 1;
+    for (unsigned i = 0; i < TASKS; i++)
+        world_add(w, (struct world_order){ .what = W_LOAD_WAIT, .n = LOAD_GATE + i, .gate = FIRST_GATE + i });
+    world_add_many(w, 4 * TASKS, (struct world_order){ .what = W_ECHO });
+}
+
+/* Ends the load of a task, if its worker has a place for it. */
+static void end_load(const struct world *w, size_t task, unsigned places[2])
+{
+    const uint32_t loader = atomic_load(&w->page->loader[task]);
+    now.target = loader == 1 ? task : now.target; /* the last one of worker 0 waits */
+    if (places[loader - 1]++ < PLACES)
+        world_gate_open(w->page, LOAD_GATE + (unsigned)task);
+}
+
+static void reach_loading_ahead(struct world *w)
+{
+    bool seen[TASKS] = { false };
+    unsigned places[2] = { 0 };
+    world_await_stat(w, taken, TASKS);
+    for (uint32_t loads = 1; loads <= FULL + 2; loads++) {
+        world_await(w->page, WC_LOADS, loads);
+        for (size_t i = 0; i < TASKS; i++) {
+            if (seen[i] || atomic_load(&w->page->loader[i]) == 0)
+                continue;
+            seen[i] = true;
+            end_load(w, i, places);
+        }
+    }
+    world_await(w->page, WC_ENTERED, FULL);
+    now.done_by_one = PLACES + 1;
 }
 
 static void reach_waiting(struct world *w)
@@ -371,7 +411,8 @@ struct state {
     void (*leave)(struct world *w); /* makes another request without which the run does not end; NULL: none */
     const char *answer[REQUESTS];   /* NULL: the usual answer. It begins with '!': the request is refused */
     bool places_are_full;           /* a worker that is added begins waiting tasks at once */
-    unsigned loading;               /* tasks that are loaded, and count as running */
+    unsigned loading;               /* tasks that are loaded, so they begin even if the run is paused or drained */
+    unsigned uncounted;             /* those of them that the answer does not count as running */
 };
 
 static const char *const usual_answer[REQUESTS] = {
@@ -394,6 +435,13 @@ static const struct state while_tasks_are_loaded = {
     .reach = reach_loading,
     .answer = { [CANCEL] = STOPS, [PAUSE] = "paused: 2 running", [DRAIN] = "draining: the run ends after 2" },
     .loading = 2,
+};
+static const struct state while_tasks_are_loaded_beside_others_in_flight = {
+    .prepare = prepare_loading_ahead,
+    .reach = reach_loading_ahead,
+    .answer = { [CANCEL] = STOPS, [PAUSE] = "paused: 6 running", [DRAIN] = "draining: the run ends after 6" },
+    .loading = 2,
+    .uncounted = 2,
 };
 static const struct state while_a_task_waits = {
     .prepare = prepare,
