@@ -74,7 +74,8 @@ int gd__program_start(struct gd__program *p, char *const *words)
 {
     int in[2] = { -1, -1 }, out[2] = { -1, -1 }, rc = 0, failed;
     *p = (struct gd__program){ .pidfd = -1, .in_fd = -1, .out = -1 };
-    if (make_pipe(in) < 0 || make_pipe(out) < 0 || fcntl(in[1], F_SETFL, O_NONBLOCK) < 0) {
+    if (make_pipe(in) < 0 || make_pipe(out) < 0 || fcntl(in[1], F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(out[0], F_SETFL, O_NONBLOCK) < 0) {
         rc = gd__error_errno("can't create the pipes to %s", words[0]);
         goto out;
     }
@@ -182,6 +183,8 @@ static int read_some(struct gd__program *p)
     do
         n = read(p->out, b->bytes + b->size, b->room - b->size);
     while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN)
+        return GD__PROGRAM_SILENT;
     if (n < 0)
         return gd__error_errno("can't read the program's output");
     b->size += (size_t)n;
@@ -205,6 +208,12 @@ int gd__program_watch(struct gd__program *p, struct pollfd fds[GD__PROGRAM_FDS])
 int gd__program_is_deaf(void)
 {
     return gd__error(GD_E_FAILED, "it closed its standard input but kept running");
+}
+
+int gd__program_look(struct gd__program *p)
+{
+    write_some(p);
+    return read_some(p);
 }
 
 int gd__program_take(struct gd__program *p, const struct pollfd fds[GD__PROGRAM_FDS])

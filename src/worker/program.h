@@ -49,6 +49,10 @@ int gd__program_watch(struct gd__program *p, struct pollfd fds[GD__PROGRAM_FDS])
 int gd__program_take(struct gd__program *p, const struct pollfd fds[GD__PROGRAM_FDS]);
 int gd__program_is_deaf(void);
 
+/* Writes what the program takes and reads what is there, without waiting. Returns the same values as
+ * gd__program_take(). */
+int gd__program_look(struct gd__program *p);
+
 bool gd__program_has_spoken(const struct gd__program *p); /* gd__program_move() would not wait */
 
 /* Sets *line to the next complete line, without its newline. It is valid until the next move. Returns false if no line

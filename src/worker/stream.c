@@ -417,15 +417,26 @@ static int watch(struct gd_worker *w, struct pollfd fds[GD__FLIGHT_WATCHED])
     return gd__program_watch(&stream.program, fds);
 }
 
-static void take(struct gd_worker *w, const struct pollfd fds[GD__FLIGHT_WATCHED])
+static void take_what_came(struct gd_worker *w, int taken)
 {
-    const int taken = gd__program_take(&stream.program, fds);
     if (taken < 0)
         protocol_error(w, NULL, 0, "%s", gd_error_text());
     if (taken == GD__PROGRAM_ENDED)
         program_ended(w);
     if (taken == GD__PROGRAM_SPOKE)
         take_lines(w);
+}
+
+static void take(struct gd_worker *w, const struct pollfd fds[GD__FLIGHT_WATCHED])
+{
+    take_what_came(w, gd__program_take(&stream.program, fds));
+}
+
+static bool look(struct gd_worker *w)
+{
+    const int taken = gd__program_look(&stream.program);
+    take_what_came(w, taken);
+    return taken == GD__PROGRAM_SPOKE;
 }
 
 static void late(struct gd_worker *w)
@@ -441,6 +452,7 @@ static const struct gd__flight_pipe flight_pipe = { .has_room = has_room,
                                                     .flush = send_flush,
                                                     .watch = watch,
                                                     .take = take,
+                                                    .look = look,
                                                     .late = late };
 
 static const struct gd__pipe_ops pipe_ops = {

@@ -287,6 +287,8 @@ static void wait_for(struct gd_worker *w, struct gd__flight *f, enum wait_for wh
 {
     gd__host_flush(w);
     GD__KILL_POINT("waiting");
+    if (f->pipe && what == WAIT_ANY && gd__lines_look_before_sleep(w, f))
+        return;
     if (!spin(w, f, what))
         sleep_once(w, f, what);
     if (room_was_released(w, f))
@@ -315,7 +317,7 @@ void gd__flight_loop(struct gd_worker *w)
             gd__flight_cancel_scan(w);
         if (begin_one(w, f) || committed) {
             if (f->pipe)
-                gd__lines_look(w, f);
+                gd__lines_look_sometimes(w, f);
             continue;
         }
         if (is_over(w, f))

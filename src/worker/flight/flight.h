@@ -86,6 +86,8 @@ struct gd__flight_pipe {
      * the protocol or has ended. */
     int (*watch)(struct gd_worker *w, struct pollfd fds[GD__FLIGHT_WATCHED]);
     void (*take)(struct gd_worker *w, const struct pollfd fds[GD__FLIGHT_WATCHED]);
+    /* Does the same without poll() and without waiting. Returns false if the program had answered nothing. */
+    bool (*look)(struct gd_worker *w);
     void (*late)(struct gd_worker *w);
 };
 
@@ -215,6 +217,8 @@ struct gd__ids *gd__ids_open(unsigned n_entries); /* NULL: no memory. Free it wi
 struct gd__flight_entry *gd__lines_find(const struct gd_worker *w, uint64_t id);
 void gd__lines_answered(struct gd_worker *w, struct gd__flight_entry *e); /* its result is set: finishes the task */
 /* Looks at the program without waiting, every few tasks. */
-void gd__lines_look(struct gd_worker *w, struct gd__flight *f);
+void gd__lines_look_sometimes(struct gd_worker *w, struct gd__flight *f);
+/* Looks at the program without waiting. Returns true if it had answered, so that a sleep is not needed. */
+bool gd__lines_look_before_sleep(struct gd_worker *w, struct gd__flight *f);
 
 #endif

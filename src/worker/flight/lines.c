@@ -125,29 +125,34 @@ int gd__lines_watch(struct gd_worker *w, struct gd__flight *f, struct pollfd fds
     return wait_ms >= 0 && (flush_ms < 0 || wait_ms < flush_ms) ? wait_ms : flush_ms;
 }
 
-static void take(struct gd_worker *w, struct gd__flight *f, const struct pollfd fds[GD__FLIGHT_WATCHED])
-{
-    f->answered_ns = gd__ticks_now(&w->clock);
-    f->pipe->take(w, fds);
-}
-
 void gd__lines_take(struct gd_worker *w, struct gd__flight *f, const struct pollfd fds[GD__FLIGHT_WATCHED],
                     bool timed_out)
 {
-    if (!timed_out)
-        take(w, f, fds);
-    else if (f->watch_ms >= 0 && !(wants_flush(f) && flush_wait_ms(w, f) == 0))
+    if (!timed_out) {
+        f->answered_ns = gd__ticks_now(&w->clock);
+        f->pipe->take(w, fds);
+    } else if (f->watch_ms >= 0 && !(wants_flush(f) && flush_wait_ms(w, f) == 0)) {
         f->pipe->late(w); /* otherwise the next watch sends the flush */
+    }
 }
 
-void gd__lines_look(struct gd_worker *w, struct gd__flight *f)
+/* Sends what was put and takes the answers that are there, without waiting. Returns false if there were none. */
+static bool look(struct gd_worker *w, struct gd__flight *f)
 {
-    struct pollfd fds[GD__FLIGHT_WATCHED];
-    if (f->n_put < LOOK_EVERY)
-        return;
     f->n_put = 0;
     gd__host_flush(w); /* the dispatcher knows what has begun before it is sent */
-    f->pipe->watch(w, fds);
-    if (poll(fds, GD__FLIGHT_WATCHED, 0) > 0)
-        take(w, f, fds);
+    f->answered_ns = gd__ticks_now(&w->clock);
+    return f->pipe->look(w);
+}
+
+void gd__lines_look_sometimes(struct gd_worker *w, struct gd__flight *f)
+{
+    if (f->n_put >= LOOK_EVERY)
+        look(w, f);
+}
+
+/* If a flush is due, it is sent with the last tasks, before the sleep. */
+bool gd__lines_look_before_sleep(struct gd_worker *w, struct gd__flight *f)
+{
+    return f->in_flight > 0 && !wants_flush(f) && look(w, f);
 }
