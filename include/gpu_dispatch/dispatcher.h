@@ -331,9 +331,8 @@ struct gd_options {
      * still running. It may fail and be started again, so `attempt` tells which attempt sent this part. */
     void (*on_partial)(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size);
 
-    /* After a process has finished this many tasks, it cleans up, and the worker gets a new process. Use this option
-     * for code that leaks. The process first finishes the tasks that it has begun, so it may finish a few more tasks if
-     * they are short. 0 (default): never. */
+    /* After a process has finished exactly this many tasks, it cleans up, and the worker gets a new process. Use this
+     * option for code that leaks. A task that is tried again counts again. 0 (default): never. */
     unsigned max_tasks_per_worker;
 
     /* Workers, with everything that setup() has loaded, stay when a run has ended, and the next run uses them: see

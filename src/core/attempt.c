@@ -146,9 +146,7 @@ void gd__worker_check_worn(struct gd__sched *s, unsigned i)
     struct gd__sched_worker *w = &s->workers[i];
     if (s->config.max_tasks == 0 || w->served < s->config.max_tasks || w->renew || s->stopping)
         return;
-    w->renew = true;
-    if (gd__takes_tasks(w->state))
-        gd__window_take_back(s, i, gd__first_unasked(w));
+    w->renew = true; /* it has no other task: it was handed no more than this many */
     gd__update_hunger(s, i);
 }
 

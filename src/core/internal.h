@@ -226,8 +226,7 @@ uint64_t gd__shortage_delay(struct gd__sched_worker *w);                /* until
 /* How many tasks of w's window, counted from its head, may have caused that death. */
 uint64_t gd__count_blamed(const struct gd__sched_worker *w, const struct gd__death *d);
 void gd__window_reclaim(struct gd__sched *s, uint64_t now, unsigned w, uint64_t blamed, const struct gd__outcome *o);
-/* If the process of w has finished max_tasks tasks, the tasks that it has not begun are taken back, and it ends after
- * the others. */
+/* If the process of w has finished max_tasks tasks, it is replaced. */
 void gd__worker_check_worn(struct gd__sched *s, unsigned w);
 void gd__count_for_worker(struct gd__sched *s, const struct gd__outcome *o);
 /* Reports how long an attempt on w took for each task. */

@@ -73,6 +73,13 @@ static bool is_hungry(const struct gd__sched_worker *w, uint64_t load)
     return load < w->places || (load < w->target && load <= w->places + (w->target - w->places) / 2);
 }
 
+/* How many more tasks the process of w may be handed: it ends after max_tasks tasks. */
+static uint64_t allowance(const struct gd__sched *s, const struct gd__sched_worker *w)
+{
+    const uint64_t most = s->config.max_tasks, used = w->served + gd__load(w);
+    return most == 0 ? UINT64_MAX : most - gd__min64(used, most);
+}
+
 void gd__update_hunger(struct gd__sched *s, unsigned i)
 {
     struct gd__sched_worker *w = &s->workers[i];
@@ -82,7 +89,7 @@ void gd__update_hunger(struct gd__sched *s, unsigned i)
     enum gd__appetite now = GD__SATED;
     if (ready && load == 0)
         now = GD__STARVING;
-    else if (ready && w->suspects.count == 0 && is_hungry(w, load))
+    else if (ready && w->suspects.count == 0 && is_hungry(w, load) && allowance(s, w) > 0)
         now = GD__HUNGRY;
     if (now == w->appetite)
         return;
@@ -360,11 +367,15 @@ static bool is_kept_for_others(const struct gd__sched *s, unsigned i, const stru
 static void hand_from(struct gd__sched *s, uint64_t now, unsigned i, struct gd__waiting *q)
 {
     struct gd__sched_worker *w = &s->workers[i];
-    const uint64_t b = batch_unit(s, w), load = gd__load(w), length = gd__window_length(w);
+    const uint64_t allowed = allowance(s, w), b = gd__min64(batch_unit(s, w), allowed);
+    const uint64_t load = gd__load(w), length = gd__window_length(w);
+    if (allowed == 0)
+        return;
     uint64_t left = gd__max64(gd__max64(fair_part(s, q), w->burst), b);
     if (w->concurrency > 1 && load < w->places) /* fill_places() fills the other places */
         left = load == 0;
     uint64_t room = gd__min64(w->target - gd__min64(w->target, load), s->config.window_max - length);
+    room = gd__min64(room, allowed);
     const bool may_keep = may_be_kept_for_others(s, w, q);
     for (; left > 0 && q->count > 0 && room >= b && !(may_keep && is_kept_for_others(s, i, q)); room -= b) {
         uint64_t n = gd__min64(b, q->count);
@@ -445,7 +456,8 @@ static struct gd__sched_worker *most_free(struct gd__sched *s, uint64_t *room)
         }
     }
     if (best)
-        *room = gd__max64(1, gd__min64(second, best->places) - gd__min64(second, gd__load(best)));
+        *room = gd__min64(gd__max64(1, gd__min64(second, best->places) - gd__min64(second, gd__load(best))),
+                          allowance(s, best));
     return best;
 }
 

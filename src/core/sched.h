@@ -288,7 +288,7 @@ struct gd__sched_worker {
     uint64_t restarts_before; /* the value of restarts when the run began */
     bool productive;          /* this process has finished a task */
     bool is_older;            /* this process was started in an earlier run */
-    bool renew;               /* it has finished max_tasks tasks: it ends after the tasks that it has begun */
+    bool renew;               /* it has finished max_tasks tasks, so it ends */
     unsigned served;          /* how many tasks this process has finished */
     bool died_in_setup;       /* while HELD: whether it died in setup */
     char *last_message;       /* while HELD: the error message; NULL: no memory for it */

@@ -323,4 +323,11 @@ static inline bool sim_is_worn(const struct sim *s, unsigned w)
     return s->plan.config.max_tasks > 0 && s->procs[w].served >= s->plan.config.max_tasks;
 }
 
+/* Whether the process may be handed another task. */
+static inline bool sim_may_get(const struct sim *s, unsigned w)
+{
+    const unsigned most = s->plan.config.max_tasks;
+    return most == 0 || s->procs[w].served + gd__load(&s->sched.workers[w]) < most;
+}
+
 #endif

@@ -56,10 +56,10 @@ static void note_handed(struct sim *s, unsigned w, const struct gd__task *t)
 
 void check_assign(struct sim *s, unsigned w, const struct gd__task *t, unsigned attempt)
 {
-    SIM_MUST(s, !sim_is_worn(s, w), "worker %u gets a task after its last one", w);
     const struct gd__sched_worker *worker = &s->sched.workers[w];
     const struct proc *p = &s->procs[w];
-    const uint64_t length = gd__load(worker);
+    const uint64_t length = gd__load(worker), most = s->plan.config.max_tasks;
+    SIM_MUST(s, most == 0 || p->served + length <= most, "worker %u is handed more tasks than its process may do", w);
     const struct gd__task *first = gd__sched_head(&s->sched, w);
     sim_trace(s, "assign task %llu to %u at %llu, attempt %u, batch %u%s", LLU(t->id), w, LLU(worker->tail - 1),
               attempt, t->batch, t->solo ? ", solo" : "");

@@ -138,7 +138,7 @@ void check_flight_assign(struct sim *s, unsigned w, const struct gd__task *t)
     for (unsigned k = 0; k < s->plan.config.n_workers; k++) {
         const struct gd__sched_worker *other = &s->sched.workers[k];
         const bool served = other->state == GD_WORKER_IDLE && !other->solo && !other->stuck && !other->suspects.count &&
-                            !s->removed[k] && !sim_is_worn(s, k);
+                            !s->removed[k] && sim_may_get(s, k);
         const bool room = other->concurrency > 1 && gd__load(other) < other->places &&
                           gd__window_length(other) < s->plan.config.window_max;
         SIM_MUST(s, !served || !room || gd__load(other) >= load,
@@ -167,7 +167,7 @@ void check_flight(struct sim *s, unsigned w)
     SIM_MUST(s, n == worker->n_flight, "worker %u has %u tasks in flight, not %u", w, n, worker->n_flight);
     if (worker->concurrency == 1 || worker->state != GD_WORKER_IDLE || worker->solo || worker->stuck ||
         worker->suspects.count > 0 || sched->solo.count > 0 || sched->stopping || sched->next_start > s->now ||
-        s->paused || s->removed[w] || sim_is_worn(s, w))
+        s->paused || s->removed[w] || !sim_may_get(s, w))
         return;
     SIM_MUST(s,
              gd__load(worker) >= worker->places || gd__window_length(worker) >= s->plan.config.window_max ||

@@ -92,6 +92,7 @@ void check_workers(struct sim *s)
         if (unclaimed(s, w, gd__first_spare(sched, worker)) > 0 && !worker->no_steal)
             rich = w;
         check_flight(s, w);
+        SIM_MUST(s, !sim_is_worn(s, w) || gd__load(worker) == 0, "worker %u has a task after its last one", w);
         SIM_MUST(s, worker->state != GD_WORKER_IDLE || gd__load(worker) > 0 || !sim_is_worn(s, w) || sched->stopping,
                  "worker %u goes on after its last task", w);
         if (worker->state != GD_WORKER_IDLE || gd__load(worker) > 0 || sched->stopping || s->paused || s->removed[w])

@@ -318,24 +318,44 @@ TEST(a_worker_that_never_finishes_a_task_is_not_replaced_any_more)
     world_close(&w);
 }
 
-/* Every process cleans up after its last task. The replacement is not a crash. */
-TEST(a_worker_gets_a_new_process_after_some_tasks)
+/* Every process does exactly so many tasks and cleans up after the last one. The replacement is not a crash. */
+static void check_renewal(const char *ops, unsigned batch, unsigned concurrency)
 {
+    enum { EACH = 6, PROCESSES = 20, TASKS = EACH * PROCESSES - 2 };
     struct world w;
     world_open(&w, 1);
-    w.o.max_tasks_per_worker = 4;
-    w.o.window = 1; /* otherwise a process may have begun more of them */
-    world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
+    world_ops(ops);
+    w.o.max_tasks_per_worker = EACH;
+    w.o.batch_size = batch;
+    w.o.concurrency = concurrency;
+    world_add_many(&w, TASKS, (struct world_order){ .what = W_ECHO });
     CHECK_EQ(world_run(&w), 0);
-    CHECK_EQ(world_callbacks(&w, 'S'), 10);
-    CHECK_EQ(world_count(w.page, WC_SETUPS), 3);
-    CHECK_EQ(world_count(w.page, WC_CLEANUPS), 3);
-    CHECK_EQ(w.stats.restarts, 2);
+    CHECK_EQ(world_callbacks(&w, 'S'), TASKS);
+    CHECK_EQ(world_count(w.page, WC_SETUPS), PROCESSES);
+    CHECK_EQ(world_count(w.page, WC_CLEANUPS), PROCESSES);
+    CHECK_EQ(w.stats.restarts, PROCESSES - 1);
     CHECK_EQ(w.stats.crashes, 0);
     CHECK_EQ(world_events(&w, 'x') + world_events(&w, 'X'), 0);
     for (size_t i = 0; i < w.n_orders; i++)
         CHECK_EQ(w.finals[i].attempt, 1);
     world_close(&w);
+}
+
+TEST(a_worker_gets_a_new_process_after_some_tasks)
+{
+    check_renewal("", 1, 1);
+}
+
+TEST(a_worker_with_batches_gets_a_new_process)
+{
+    check_renewal("b", 4, 1);
+}
+
+TEST(a_worker_with_tasks_in_flight_gets_a_new_process)
+{
+    check_renewal("f", 1, 4);
+    check_renewal("f", 1, 64);
+    check_renewal("fl", 1, 4);
 }
 
 /* Twelve tasks that crash three times each are 36 deaths in a row, more than the death limit. */
