@@ -206,14 +206,17 @@ static void set_variable(enum variable v, unsigned long long value)
     snprintf(runner.variables[v], VARIABLE_MAX, "%s%llu", variable_names[v], value);
 }
 
-static void set_variables(const struct gd_task *task)
+/* The name of the process contains the task's position, which no other task of this worker has, not even in another
+ * run. */
+static void set_variables(const struct gd_worker *w, const struct gd_task *task)
 {
+    const unsigned long long position = atomic_load_explicit(&w->current, memory_order_relaxed);
     set_variable(TASK_ID, task->id);
     set_variable(ATTEMPT, task->attempt);
     set_variable(SEQUENCE, task->id + 1);
     set_variable(SLOT, runner.slot);
-    snprintf(runner.variables[PROCESS], VARIABLE_MAX, "%s%.100s:%llu.%u", variable_names[PROCESS], runner.process,
-             (unsigned long long)task->id, task->attempt);
+    snprintf(runner.variables[PROCESS], VARIABLE_MAX, "%s%.100s:%llu", variable_names[PROCESS], runner.process,
+             position);
 }
 
 static int spawn_command(pid_t *pid, const char *path, char *const *argv)
@@ -478,7 +481,7 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
         return report_dry_run(r, &with);
     if (runner.stale && renew_outputs() < 0)
         return gd_result_error(r, "no memory for the command's output: %s", strerror(errno));
-    set_variables(task);
+    set_variables(w, task);
     return run(w, &with, r);
 }
 

@@ -4,11 +4,12 @@
  * same time as its own second attempt. If the dispatcher adopts orphans (gd_options.orphans), such processes have
  * become its children by the time the worker's end is known. The variable GPU_DISPATCH_PROCESS in their environment
  * distinguishes them from the program's other children. Every worker process has its own value, and a command's value
- * ends with the attempt.
+ * ends with the position of its task in the worker's ring. The number of the task would not do: each run of a dispatcher
+ * counts its tasks from 0.
  *
- *   WORKER               not started by a command: killed
- *   WORKER:TASK.ATTEMPT  started by a command: killed if that attempt has no result; otherwise it is a daemon that the
- *                        command left running on purpose, and it stays
+ *   WORKER           not started by a command: killed
+ *   WORKER:POSITION  started by a command: killed if the task there has no result; otherwise it is a daemon that the
+ *                    command left running on purpose, and it stays
  *
  * They are killed and waited for, and the search is repeated until it finds no more. After that the death of the worker
  * is reported to the scheduler. So no process of the worker runs at the same time as the next attempt. The loop
@@ -49,17 +50,16 @@ void gd__strays_name(struct gd__seat *seat)
              d->number, seat->index, d->sched.workers[seat->index].restarts);
 }
 
-/* Whether the attempt that a command belongs to has no result. Commands run one at a time, so only the task at head can
- * be in flight. */
-static bool is_in_flight(const struct gd__seat *seat, const char *attempt)
+/* Whether the task that a command belongs to has no result. Commands run one at a time, so only the task at head can be
+ * in flight. */
+static bool is_in_flight(const struct gd__seat *seat, const char *position)
 {
-    const struct gd__sched *s = &seat->d->sched;
-    const struct gd__task *t = gd__sched_at(s, seat->index, s->workers[seat->index].head);
-    char expected[64];
-    if (!t)
+    const struct gd__sched_worker *w = &seat->d->sched.workers[seat->index];
+    char expected[32];
+    if (w->head == w->tail)
         return false;
-    snprintf(expected, sizeof expected, "%" PRIu64 ".%u", gd__task_number(t), (unsigned)t->attempt + 1);
-    return strcmp(attempt, expected) == 0;
+    snprintf(expected, sizeof expected, "%" PRIu64, w->head);
+    return strcmp(position, expected) == 0;
 }
 
 static bool is_stray(void *user, const char *value)

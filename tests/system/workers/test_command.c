@@ -568,6 +568,42 @@ TEST(no_process_keeps_running_without_a_dispatcher)
     nothing_is_left();
 }
 
+/* ---- several runs of one dispatcher ---- */
+
+/* The daemon belongs to the first attempt of task 0 in the first run. In the second run, the worker dies in the first
+ * attempt of task 0. */
+TEST(a_daemon_of_an_earlier_run_keeps_running)
+{
+    const char *inputs[] = { "first" };
+    make_fifo("up");
+    make_fifo("down");
+    struct job *j =
+        job(WORDS("case {} in first) setsid sh -c 'echo > up; read x < down' > /dev/null 2>&1 & read x < up;; "
+                  "*) kill -9 $PPID; wait;; esac"));
+    struct gd_dispatcher *d;
+    char **argv = gd_command_worker(&j->spec);
+    CHECK(argv != NULL);
+    j->o.worker_argv = argv;
+    j->o.keep_workers = true;
+    j->o.orphans = GD_ORPHANS_END;
+    j->o.crash_limit = 1;
+    j->inputs = inputs;
+    CHECK_EQ(gd_dispatcher_open(&d, &j->o), 0);
+    CHECK_EQ(gd_dispatcher_run(d), 0);
+    CHECK_EQ(j->records[0].failure, GD_FAILURE_NONE);
+    inputs[0] = "second";
+    j->next = 0;
+    CHECK_EQ(gd_dispatcher_run(d), 0);
+    CHECK_EQ(j->records[0].failure, GD_FAILURE_CRASH);
+    CHECK_EQ(j->worker_exits, 1);
+    const int fd = open("down", O_WRONLY); /* waits for ever if the daemon is dead */
+    CHECK_GE(fd, 0);
+    close(fd);
+    gd_dispatcher_close(&d);
+    gd_argv_free(argv);
+    nothing_is_left();
+}
+
 /* ---- bad arguments ---- */
 
 static void expect_refused(char **argv, const char *expected)
