@@ -30,15 +30,26 @@ static void refuse_at_end(struct gd__control_answer *out, const char *what)
     ANSWER(out, GD_E_SHUTDOWN, "%s: the run is ending", what);
 }
 
+/* How many tasks go on when nothing new starts. What could be taken back from the workers was taken back. */
+static unsigned long long tasks_that_go_on(const struct gd_dispatcher *d)
+{
+    uint64_t n = 0;
+    for (unsigned w = 0; w < d->n_workers; w++)
+        n += d->sched.workers[w].tail - d->sched.workers[w].head + d->sched.workers[w].n_flight;
+    return n;
+}
+
 static void pause_run(struct gd_dispatcher *d, const struct gd__control *c, struct gd__control_answer *out)
 {
     (void)c;
     const bool was_paused = d->sched.paused;
-    if (!gd__sched_pause(&d->sched))
+    if (!gd__sched_pause(&d->sched)) {
         refuse_at_end(out, "not paused");
-    else
-        ANSWER(out, 0, "%s: %llu running task%s on, nothing new starts", was_paused ? "paused already" : "paused",
-               (unsigned long long)d->sched.running, d->sched.running == 1 ? " goes" : "s go");
+        return;
+    }
+    const unsigned long long n = tasks_that_go_on(d);
+    ANSWER(out, 0, "%s: %llu running task%s on, nothing new starts", was_paused ? "paused already" : "paused", n,
+           n == 1 ? " goes" : "s go");
 }
 
 static void resume_run(struct gd_dispatcher *d, const struct gd__control *c, struct gd__control_answer *out)
@@ -57,8 +68,8 @@ static void drain(struct gd_dispatcher *d, const struct gd__control *c, struct g
     }
     gd__dispatcher_end_for(d, "the run was drained");
     gd__sched_drain(&d->sched, d->now);
-    ANSWER(out, 0, "draining: the run ends after %llu running task%s", (unsigned long long)d->sched.running,
-           d->sched.running == 1 ? "" : "s");
+    const unsigned long long n = tasks_that_go_on(d);
+    ANSWER(out, 0, "draining: the run ends after %llu running task%s", n, n == 1 ? "" : "s");
 }
 
 /* The scheduler's id of the task with that number. */

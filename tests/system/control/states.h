@@ -412,7 +412,7 @@ struct state {
     const char *answer[REQUESTS];   /* NULL: the usual answer. It begins with '!': the request is refused */
     bool places_are_full;           /* a worker that is added begins waiting tasks at once */
     unsigned loading;               /* tasks that are loaded, so they begin even if the run is paused or drained */
-    unsigned uncounted;             /* those of them that the answer does not count as running */
+    bool ahead;                     /* they are loaded beside tasks in flight */
 };
 
 static const char *const usual_answer[REQUESTS] = {
@@ -439,9 +439,9 @@ static const struct state while_tasks_are_loaded = {
 static const struct state while_tasks_are_loaded_beside_others_in_flight = {
     .prepare = prepare_loading_ahead,
     .reach = reach_loading_ahead,
-    .answer = { [CANCEL] = STOPS, [PAUSE] = "paused: 6 running", [DRAIN] = "draining: the run ends after 6" },
+    .answer = { [CANCEL] = STOPS, [PAUSE] = "paused: 8 running", [DRAIN] = "draining: the run ends after 8" },
     .loading = 2,
-    .uncounted = 2,
+    .ahead = true,
 };
 static const struct state while_a_task_waits = {
     .prepare = prepare,

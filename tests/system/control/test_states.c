@@ -50,7 +50,7 @@ static void let_go(struct world *w, const struct state *s)
  */
 static void check_pause(struct world *w, const struct state *s, const struct before *before)
 {
-    const uint64_t running = number_in(notes.what[now.made - 1]) + s->uncounted;
+    const uint64_t running = number_in(notes.what[now.made - 1]);
     const uint32_t entered = world_count(w->page, WC_ENTERED);
     let_go(w, s);
     if (before->completed + running == w->n_orders)
@@ -120,7 +120,7 @@ static bool ended_on_request(const struct world *w, const struct state *s, size_
 /* A task that was loaded ahead is asked to stop when it begins. It may finish before it is asked. */
 static bool may_have_finished(const struct state *s, size_t task)
 {
-    return s->uncounted > 0 && now.request == CANCEL && task == now.target;
+    return s->ahead && now.request == CANCEL && task == now.target;
 }
 
 static void check_tasks(const struct world *w, const struct state *s, bool drained)
@@ -163,7 +163,7 @@ static void try_in(const struct state *s, enum request r)
         make(&w, r);
     world_await(w.page, WC_USER, now.made);
     check_answer(s);
-    const uint64_t running = r == DRAIN ? number_in(notes.what[now.made - 1]) + s->uncounted : FULL;
+    const uint64_t running = r == DRAIN ? number_in(notes.what[now.made - 1]) : FULL;
     go_on(&w, s, &before);
     const bool drained = r == DRAIN || stats.draining;
     CHECK_EQ(world_join(&w), drained ? GD_E_SHUTDOWN : 0);
