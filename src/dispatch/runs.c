@@ -9,6 +9,7 @@
  */
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "dispatch/internal.h"
 
@@ -136,6 +137,7 @@ void gd__runs_end(struct gd_dispatcher *d)
 {
     gd__control_free(d); /* these came too late */
     atomic_store(&d->request, GD__REQUEST_NONE);
+    gd__free(atomic_exchange(&d->ends_for, NULL));
     d->o.user = d->own.user;
     atomic_store(&d->running, false);
     atomic_store(&d->busy, false);

@@ -280,6 +280,34 @@ static void drain(struct world *w, const struct gd_report *r)
         CHECK_EQ(gd_dispatcher_drain(w->d), 0);
 }
 
+static void check_reason(struct world *w, void (*stop)(struct world *w, const struct gd_report *r), const char *reason)
+{
+    unsigned cancelled = 0;
+    world_next(w);
+    world_add_many(w, 5000, (struct world_order){ .what = W_ECHO });
+    w->on_final = stop;
+    CHECK_EQ(world_finish(w), GD_E_SHUTDOWN);
+    for (size_t i = 0; i < w->n_orders; i++) {
+        if (w->finals[i].failure != GD_FAILURE_CANCELLED)
+            continue;
+        CHECK_STR(w->finals[i].error, reason);
+        cancelled++;
+    }
+    CHECK_GT(cancelled, 0);
+}
+
+TEST(the_reason_of_a_stop_concerns_only_its_own_run)
+{
+    struct world w;
+    open_warm(&w, 1);
+    world_start(&w);
+    check_reason(&w, drain, "not done: the run was drained");
+    check_reason(&w, abort_run, "not done: the run was aborted");
+    check_reason(&w, shut_down, "not done: the run was shut down");
+    world_end(&w);
+    world_close(&w);
+}
+
 TEST(after_a_stop_the_next_run_starts_new_workers)
 {
     static void (*const stops[])(struct world * w, const struct gd_report *r) = { shut_down, abort_run, drain };
