@@ -284,8 +284,8 @@ struct gd_options {
      * of the source. */
     void (*on_skip)(void *user, const struct gd_skipped *skipped);
 
-    /* How many devices each worker has. Groups of this size are formed from the chosen devices. Devices with the
-     * fastest connection are grouped first. Each group has workers_per_gpu workers. If workers_per_gpu is 0, each group
+    /* How many devices each worker has. Groups of this size are formed from the chosen devices, the best-connected
+     * devices first. Each group has workers_per_gpu workers. If workers_per_gpu is 0, each group
      * has as many workers as fit on its device with the least free memory. gpus_per_worker = 0 (default): one device
      * per worker, or the groups that are written in gpus ("0+1,2+3"). */
     unsigned gpus_per_worker;

@@ -25,7 +25,7 @@ struct gd__found {
     int gi, ci;                /* ids of GPU instance and compute instance; -1: not a MIG instance */
     int runtime_number;        /* its number in the vendor's runtime: d.index, except for AMD */
     int number;                /* its number in a list reduced by a variable: see visible_list.h */
-    unsigned kfd_id;           /* AMD: its id in the driver */
+    unsigned kfd_id, kfd_node; /* AMD: its id in the driver, and its node in the topology */
     char directory[64];        /* its path below the root of sysfs: "class/drm/renderD128/device" */
     bool prohibited;           /* its compute mode prohibits programs */
     bool mig_empty;            /* MIG is on but there is no instance: nothing can run on it */

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "gpu/backends/backend.h"
 #include "gpu/backends/sysfs_file.h"
+#include "gpu/backends/sysfs_links.h"
 #include "gpu/numa.h"
 
 #define KFD_NODES     "class/kfd/kfd/topology/nodes"
@@ -138,12 +139,18 @@ static bool amd_describe(struct gd__found *f, unsigned number)
         return false;
     gd__sysfs_number(node, "gpu_id", &id);
     f->kfd_id = (unsigned)id;
+    f->kfd_node = number;
     if (gd__sysfs_property(text, "unique_id", &unique) && unique != 0)
         snprintf(f->d.uuid, sizeof f->d.uuid, "GPU-%016" PRIx64, unique); /* as ROCm writes it */
     memcpy(f->gpu_uuid, f->d.uuid, sizeof f->gpu_uuid);
     amd_name(f, node);
     amd_refresh(f);
     return true;
+}
+
+static int amd_connection(const struct gd__found *a, const struct gd__found *b)
+{
+    return gd__kfd_connection(KFD_NODES, a, b);
 }
 
 static int amd_detect(struct gd__found_list *out, char why[GD__WHY_MAX])
@@ -177,6 +184,7 @@ const struct gd__backend gd__amd_backend = {
     .detect = amd_detect,
     .refresh = amd_refresh,
     .processes = amd_processes,
+    .connection = amd_connection,
 };
 
 /* --- Intel --- */
@@ -258,4 +266,5 @@ const struct gd__backend gd__intel_backend = {
     .detect = intel_detect,
     .refresh = intel_refresh,
     .processes = NULL,
+    .connection = gd__pci_connection,
 };

@@ -12,7 +12,7 @@ enum gd__connection {
     GD__CONNECTION_SWITCHES,   /* several PCIe switches, no host bridge */
     GD__CONNECTION_SWITCH,     /* one PCIe switch */
     GD__CONNECTION_BOARD,      /* same board */
-    GD__CONNECTION_NVLINK,     /* NVLink; plus 1 for each NVLink that connects the two directly */
+    GD__CONNECTION_NVLINK,     /* NVLink or XGMI; plus 1 for each link that connects the two directly */
 };
 
 /* The connection of two devices. */

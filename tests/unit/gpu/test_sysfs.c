@@ -7,6 +7,7 @@
 
 #include "gpu/backends/sysfs_file.h"
 #include "gpu/device.h"
+#include "gpu/groups/connection.h"
 #include "support/devices.h"
 
 static char root[64];
@@ -165,6 +166,101 @@ TEST(amd_without_uuid_uses_the_number_of_rocm)
     CHECK_EQ(worker_of(&w, list, 0), 0);
     CHECK_STR(w.variables[0], "ROCR_VISIBLE_DEVICES=1");
     CHECK_STR(device(list, 0).pci, "0000:03:00.0");
+    gd_devices_close(&list);
+}
+
+/* --- connections --- */
+
+/* The device is at this path below devices, not directly in devices/pci. */
+static void put_amd_at(unsigned node, unsigned minor, const char *path)
+{
+    char name[32], link[512], target[512];
+    const char *pci = strrchr(path, '/') + 1;
+    put_amd(node, minor, pci, node);
+    put("x", "devices/%s/dummy", path);
+    snprintf(name, sizeof name, "renderD%u", minor);
+    snprintf(link, sizeof link, "%s/class/drm/%s/device", root, name);
+    snprintf(target, sizeof target, "../../../devices/%s", path);
+    CHECK_EQ(unlink(link), 0);
+    CHECK_EQ(symlink(target, link), 0);
+}
+
+static void put_link(unsigned from, unsigned link, unsigned to, unsigned type, unsigned weight, unsigned links)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "type %u\nversion_major 0\nnode_from %u\nnode_to %u\nweight %u\nmin_bandwidth 50000\nmax_bandwidth %u\n",
+             type, from, to, weight, 50000 * links);
+    put(text, "class/kfd/kfd/topology/nodes/%u/io_links/%u/properties", from, link);
+}
+
+static int connection(const struct gd_devices *list, int a, int b)
+{
+    CHECK_EQ(gd__connection(&list->found.items[a], &list->found.items[b]),
+             gd__connection(&list->found.items[b], &list->found.items[a]));
+    return gd__connection(&list->found.items[a], &list->found.items[b]);
+}
+
+TEST(amd_gpus_on_the_pcie_bus)
+{
+    begin();
+    put("simd_count 0\n", "class/kfd/kfd/topology/nodes/0/properties");
+    put_amd_at(1, 128, "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0");
+    put_amd_at(2, 129, "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:04:00.0/0000:05:00.0/0000:06:00.0");
+    put_amd_at(3, 130,
+               "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:07:00.0/0000:08:00.0/0000:09:00.0/"
+               "0000:0a:00.0/0000:0b:00.0");
+    put_amd_at(4, 131, "pci0000:00/0000:00:03.0/0000:0c:00.0");
+    put_amd_at(5, 132, "pci0000:80/0000:80:01.0/0000:81:00.0");
+    struct gd_devices *list = devices("auto");
+    CHECK_EQ(gd_devices_count(list), 5);
+    CHECK_EQ(connection(list, 0, 1), GD__CONNECTION_SWITCH);
+    CHECK_EQ(connection(list, 0, 2), GD__CONNECTION_SWITCHES);
+    CHECK_EQ(connection(list, 0, 3), GD__CONNECTION_BRIDGE);
+    CHECK_EQ(connection(list, 0, 4), GD__CONNECTION_SYSTEM);
+    gd_devices_close(&list);
+}
+
+TEST(amd_gpus_with_xgmi)
+{
+    begin();
+    put("simd_count 0\n", "class/kfd/kfd/topology/nodes/0/properties");
+    for (unsigned i = 0; i < 4; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "pci0000:0%u/0000:0%u:01.0/0000:1%u:00.0", i, i, i);
+        put_amd_at(1 + i, 128 + i, path);
+        put_link(1 + i, 0, 0, 2, 20, 1); /* PCIe to the processor */
+    }
+    put_link(1, 1, 2, 11, 15, 4);
+    put_link(2, 1, 1, 11, 15, 4);
+    put_link(1, 2, 3, 11, 15, 1);
+    put_link(3, 1, 1, 11, 15, 1);
+    put_link(1, 3, 4, 11, 30, 1); /* two hops */
+    put_link(4, 1, 1, 11, 30, 1);
+    put_link(2, 2, 3, 2, 40, 1); /* PCIe */
+    put_link(3, 2, 2, 2, 40, 1);
+    struct gd_devices *list = devices("auto");
+    CHECK_EQ(connection(list, 0, 1), GD__CONNECTION_NVLINK + 4);
+    CHECK_EQ(connection(list, 0, 2), GD__CONNECTION_NVLINK + 1);
+    CHECK_EQ(connection(list, 0, 3), GD__CONNECTION_NVLINK);
+    CHECK_EQ(connection(list, 1, 2), GD__CONNECTION_SYSTEM);
+    gd_devices_close(&list);
+}
+
+TEST(amd_links_that_cannot_be_read)
+{
+    begin();
+    put("simd_count 0\n", "class/kfd/kfd/topology/nodes/0/properties");
+    put_amd_at(1, 128, "pci0000:00/0000:00:01.0/0000:01:00.0");
+    put_amd_at(2, 129, "pci0000:00/0000:00:02.0/0000:02:00.0");
+    put("", "class/kfd/kfd/topology/nodes/1/io_links/0/properties");
+    put("type 11\nnode_to 2\n", "class/kfd/kfd/topology/nodes/2/io_links/other/properties");
+    put("type 11\nnode_to\n", "class/kfd/kfd/topology/nodes/2/io_links/1/properties");
+    struct gd_devices *list = devices("auto");
+    CHECK_EQ(connection(list, 0, 1), GD__CONNECTION_BRIDGE);
+    put("type 11\nnode_to 2\nmin_bandwidth 0\nmax_bandwidth 7\n",
+        "class/kfd/kfd/topology/nodes/1/io_links/0/properties");
+    CHECK_EQ(gd__connection(&list->found.items[0], &list->found.items[1]), GD__CONNECTION_NVLINK + 1);
     gd_devices_close(&list);
 }
 
