@@ -104,7 +104,7 @@ static void forget_last_run(struct sim *s)
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
         const unsigned state = s->sched.workers[w].state;
         s->procs[w].older = true;
-        s->procs[w].cold |= state == GD_WORKER_FINISHED || state == GD_WORKER_RESTING;
+        s->procs[w].cold |= state == GD_WORKER_FINISHED || state == GD_WORKER_RESTING || state == GD_WORKER_OFF;
         if (state == GD_WORKER_FINISHED) {
             deaths_forget(s, w);
             s->held_until[w] = 0;
