@@ -137,7 +137,8 @@ void check_kill(struct sim *s, unsigned w)
     }
 }
 
-/* Checks that the scheduler will notice every deadline in time: a timer is armed for it, or for an earlier time. */
+/* Checks that the scheduler will notice every deadline in time: a timer is armed for it, or for an earlier time. If the
+ * dispatcher is late, deadline and timer may be in the past. */
 void check_deadlines(struct sim *s)
 {
     for (unsigned w = 0; w < s->plan.config.n_workers; w++) {
@@ -145,8 +146,10 @@ void check_deadlines(struct sim *s)
         const bool ready = worker->state == GD_WORKER_IDLE || worker->state == GD__WORKER_SHORT;
         const uint64_t timer = gd__timer_armed(&worker->timer) ? worker->timer.at_ns : GD__NEVER;
         if (ready && worker->head < worker->tail && head_is_running(s, w))
-            SIM_MUST(s, timer <= cancel_time(s, w), "worker %u: the deadline of its task would pass unnoticed", w);
+            SIM_MUST(s, timer <= gd__max64(cancel_time(s, w), s->now),
+                     "worker %u: the deadline of its task would pass unnoticed", w);
         if (worker->state == GD_WORKER_CANCELLING)
-            SIM_MUST(s, timer <= grace_end(s, w), "worker %u: the end of its grace would pass unnoticed", w);
+            SIM_MUST(s, timer <= gd__max64(grace_end(s, w), s->now),
+                     "worker %u: the end of its grace would pass unnoticed", w);
     }
 }
