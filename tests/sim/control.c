@@ -83,7 +83,8 @@ static void drain(struct sim *s)
 
 static void change_limit(struct sim *s)
 {
-    const uint64_t unit = s->plan.task_ns + GD__NS_PER_US, n = sim_below(&s->chance, 50);
+    const uint64_t unit = s->plan.task_ns + GD__NS_PER_US;
+    const uint64_t n = sim_below(&s->chance, sim_below(&s->chance, 2) == 0 ? 4 : 50);
     const bool needed = s->plan.hangs > 0 || s->plan.stops > 0; /* so that a task that hangs ends */
     const uint64_t limit = n == 0 && needed ? unit : n * unit;
     sim_trace(s, "the time limit is %llu ns", LLU(limit));
@@ -238,7 +239,7 @@ static void any_request(struct sim *s)
         resize(s, w);
         return;
     }
-    switch (sim_below(&s->chance, 6)) {
+    switch (sim_below(&s->chance, 8)) {
     case 0:
         pause_run(s);
         break;
@@ -246,6 +247,8 @@ static void any_request(struct sim *s)
         resume_run(s);
         break;
     case 2:
+    case 3:
+    case 4:
         change_limit(s);
         break;
     default:
