@@ -88,6 +88,9 @@ TEST(each_run_of_a_dispatcher_has_its_own_journal)
     run_with_journal(&job, "first.db");
     CHECK_STR(job_ran(&job), "c"); /* task 1, after a skipped one */
     CHECK_EQ(job.stats.skipped, 2);
+    CHECK_EQ(gd_dispatcher_stop_workers(job.d), 0);
+    CHECK_EQ(gd_dispatcher_stats(job.d, &job.stats), 0);
+    CHECK_EQ(job.stats.skipped, 2);
     run_with_journal(&job, NULL);
     CHECK_STR(job_ran(&job), "a c b");
     CHECK_EQ(job.stats.skipped, 0);

@@ -315,6 +315,7 @@ TEST(after_a_stop_the_next_run_starts_new_workers)
         struct world w;
         open_warm(&w, 2);
         w.o.queue_size = 4;
+        w.o.stop_grace_ms = 1; /* over when the next run begins */
         world_start(&w);
         run_some(&w, 4);
         for (int again = 0; again < 2; again++) {
@@ -396,23 +397,25 @@ TEST(a_request_that_comes_too_late_does_not_concern_the_next_run)
     world_close(&w);
 }
 
+/* The end of a worker is handled before the request, which must not get lost. */
 TEST(a_shutdown_between_two_runs_ends_the_next_one)
 {
-    struct world w;
-    open_warm(&w, 1);
-    world_start(&w);
-    run_some(&w, 3);
-    gd_dispatcher_shutdown(w.d);
-    world_next(&w);
-    w.source_gate_at = 1; /* the source does not end */
-    w.o.source_cancel = NULL;
-    world_add_many(&w, 3, (struct world_order){ .what = W_ECHO });
-    world_gate_open(w.page, 1);
-    CHECK_EQ(world_finish(&w), GD_E_SHUTDOWN);
-    w.source_gate_at = 0;
-    run_some(&w, 3);
-    world_end(&w);
-    world_close(&w);
+    for (int dies = 0; dies <= 1; dies++) {
+        struct world w;
+        open_warm(&w, 1);
+        world_start(&w);
+        run_some(&w, 3);
+        gd_dispatcher_shutdown(w.d);
+        if (dies)
+            end_worker(&w, 0, SIGKILL);
+        world_next(&w);
+        world_add_many(&w, 3, (struct world_order){ .what = W_ECHO });
+        CHECK_EQ(world_finish(&w), GD_E_SHUTDOWN);
+        CHECK_EQ(world_callbacks(&w, 'S'), 0);
+        run_some(&w, 3);
+        world_end(&w);
+        world_close(&w);
+    }
 }
 
 static void *finish(void *user)
@@ -496,6 +499,7 @@ TEST(a_worker_that_dies_between_two_runs_is_replaced)
         CHECK_EQ(w.n_events, 1);
         CHECK_EQ(w.stats.crashes, 1);
         CHECK_EQ(w.stats.restarts, 1);
+        CHECK_EQ(w.workers[0].restarts, 1);
         CHECK_EQ(w.stats.retried, 0);
         for (int i = 0; i < 6; i++)
             CHECK_EQ(w.finals[i].attempt, 1);
