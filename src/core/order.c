@@ -35,10 +35,13 @@ static bool take_all_spare(struct gd__sched *s, unsigned i)
 
 void gd__order_note(struct gd__sched *s, uint64_t now, unsigned i)
 {
-    if (s->order_at != GD__NEVER || s->config.n_workers == 1 || s->config.placement != GD_PLACE_DYNAMIC)
+    const struct gd__sched_worker *w = &s->workers[i];
+    if (s->config.n_workers == 1 || s->config.placement != GD_PLACE_DYNAMIC || !gd__can_take_from(s, w))
         return;
-    if (gd__can_take_from(s, &s->workers[i]))
-        s->order_at = now + ORDER_NS;
+    /* The first task may have run for some time already. If the time counted from now, tasks that are taken back and
+     * handed to the same worker again and again would wait too long. */
+    const uint64_t due = gd__max64(w->head_since + ORDER_NS, now + LOOK_GAP_NS);
+    s->order_at = gd__min64(s->order_at, due);
 }
 
 /* Takes back all tasks behind a first task that has run for long. Returns whether there were any. */
