@@ -7,10 +7,10 @@ enum { LOST_LIMIT = 2 };
 
 static void take_device_out(struct gd__sched *s, uint64_t now, unsigned device, const char *message)
 {
-    const bool is_news = !s->workers[device].device_out && !s->stopping && !s->workers_stopped;
-    s->workers[device].device_out = true; /* for the next run too */
-    if (is_news)
+    if (!s->workers[device].device_out && !s->stopping && !s->workers_stopped) {
+        s->workers[device].device_out = true;
         s->fx->device_out(s->ctx, device, message);
+    }
     for (unsigned k = device; k < s->config.n_workers; k++) {
         if (s->workers[k].device != device)
             continue;

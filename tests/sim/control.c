@@ -187,9 +187,7 @@ static void remove_worker(struct sim *s, unsigned w)
 static void add_worker(struct sim *s, unsigned w)
 {
     const unsigned device = s->sched.workers[w].device;
-    /* A device that was lost while a run ended is out too, without a report. */
-    const bool no =
-        s->sched.stopping || s->sched.workers_stopped || s->device_out[device] || s->sched.workers[device].device_out;
+    const bool no = s->sched.stopping || s->sched.workers_stopped || s->device_out[device];
     bool any = false;
     for (unsigned k = 0; k < s->plan.config.n_workers; k++) {
         const struct gd__sched_worker *at = &s->sched.workers[k];

@@ -332,7 +332,6 @@ void sim_fail_device(struct sim *s, unsigned w)
     const bool over = s->sched.stopping || s->sched.workers_stopped;
     SIM_MUST(s, over || s->device_out[s->sched.workers[w].device],
              "the device of worker %u failed, but that was not reported", w);
-    s->device_out[s->sched.workers[w].device] = true; /* if it was not reported, it holds for the next run */
 }
 
 static void on_device_failed(struct sim *s)

@@ -225,7 +225,7 @@ struct sim {
     bool *removed;         /* by worker: it must get no task and no process */
     unsigned *long_in_row; /* by worker: how many of its last tasks took long, see note_duration() in sim.c */
     uint64_t last_start;   /* when a task was last handed out; 0: never */
-    bool *device_out;      /* by the first worker of a device: the device was reported as out, or has failed */
+    bool *device_out;      /* by the first worker of a device: the device was reported as out */
 
     uint64_t results[8]; /* the number of deliveries, by failure */
     uint64_t spawns, first_spawns, deaths_told, setup_failures_told;
