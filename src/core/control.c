@@ -261,7 +261,8 @@ int gd__sched_add_worker(struct gd__sched *s, uint64_t now, unsigned w)
         }
     }
     for (unsigned i = device; i < s->config.n_workers; i++) {
-        if (s->workers[i].device == device && s->workers[i].state == GD__WORKER_SPARE) {
+        const struct gd__sched_worker *at = &s->workers[i];
+        if (at->device == device && at->state == GD__WORKER_SPARE && !at->given_up) {
             come(s, now, i);
             return (int)i;
         }

@@ -191,8 +191,8 @@ static void add_worker(struct sim *s, unsigned w)
     bool any = false;
     for (unsigned k = 0; k < s->plan.config.n_workers; k++) {
         const struct gd__sched_worker *at = &s->sched.workers[k];
-        any |= at->device == device &&
-               (at->state == GD__WORKER_SPARE || (s->removed[k] && !gd__is_gone(at->state) && !at->given_up));
+        any |= at->device == device && (at->state == GD__WORKER_SPARE || (s->removed[k] && !gd__is_gone(at->state))) &&
+               !at->given_up;
         if (at->device == device && at->state == GD__WORKER_SPARE)
             s->removed[k] = false; /* the worker may be started again */
     }
