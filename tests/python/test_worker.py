@@ -865,8 +865,9 @@ def test_nothing_outlives_its_task(worker_cls: type[BaseWorker], each: int) -> N
 def test_blocks_of_memory_do_not_grow() -> None:
     mixed = [1, "text", 2.5, None, b"b" * 40, [1, 2], {"a": 1}, b"b" * 100_000, ValueError("x"), "lock"]
     before, after = "blocks", "blocks"
-    out = run(Plain, [*mixed * 200, before, *mixed * 2000, after])
-    first, last = out.results[2000], out.results[22001]
+    # Caches grow by about 1000 blocks during the first 20,000 tasks, and not after that.
+    out = run(Plain, [*mixed * 2500, before, *mixed * 2000, after])
+    first, last = out.results[25000], out.results[45001]
     assert last - first < 1000  # 20,000 tasks
 
 
