@@ -172,8 +172,9 @@ static const char exit_status[] = "Exit status of gpu-dispatch run:\n"
                                   "  fail=1, done=1    the exit status of the task that stopped the run\n"
                                   "  fail=N, done=N    how many tasks failed; 101: more than 100\n"
                                   "  fail=P%, done=P%  the percentage of tasks that failed, rounded up\n"
-                                  "A percentage that is exactly one task counts as 1. The exit status is 255 if a\n"
-                                  "log could not be written.\n";
+                                  "If P% of the tasks is exactly one task, fail=P% is the same as fail=1, and\n"
+                                  "done=P% the same as done=1. The exit status is 255 if a log could not be\n"
+                                  "written.\n";
 
 static const struct topic {
     const char *name;

@@ -43,9 +43,9 @@
  * The library may send several tasks before the program has answered the first: as many as the program processes in
  * about a millisecond, or gd_options.batch_size if that is more. The program may answer them in any order. It must exit
  * at the end of its input. Bytes of an input that are not UTF-8 are written as \udc80 to \udcff; Python's os.fsencode()
- * turns them back into bytes. A line is at most 1 GiB long. A program that writes any other line breaks the protocol.
- * It is killed and replaced, and its tasks are started again. If this happens crash_limit times during the same task,
- * the task is reported as a crash.
+ * turns them back into bytes. A line is at most 1 GiB long. A line of any other form is a violation of the protocol:
+ * the program is killed and replaced, and its tasks are started again. If this happens crash_limit times during the
+ * same task, the task is reported as a crash.
  *
  * A program that gathers tasks, or works on several at once, writes {"ready":true,"concurrency":64}. Then at most 64
  * tasks are in flight, new lines come while others are in flight, and there are three more kinds of lines:

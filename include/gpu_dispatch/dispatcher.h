@@ -132,8 +132,8 @@ enum gd_placement {
     GD_PLACE_DYNAMIC = 0, /* the next task goes to a free worker */
     /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
      * only the tasks that are run, and total_tasks becomes one smaller each time a task is skipped. Tasks that already
-     * have a worker keep it. So if the skipped tasks come late in the source, the first chunks are larger than the later
-     * ones. */
+     * have a worker keep it. So if the skipped tasks come late in the source, the first chunks are larger than the
+     * later ones. */
     GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* the waiting tasks, largest first, are assigned to worker 0, 1, 2, ... in turn */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
@@ -205,7 +205,8 @@ struct gd_options {
     unsigned setup_attempts;   /* default 3: how many times a worker that crashes in setup() is started */
     /* Default 10. A worker that dies this many times in a row without finishing a task is not restarted. If a task
      * fails because of crash_limit, the deaths that it caused do not count here, because the task was the cause. But if
-     * there are other workers and the task killed only this one, they count: the worker may be the cause. */
+     * there are other workers and the task killed only this one, these deaths do count, because this worker may be the
+     * cause. */
     unsigned death_limit;
     unsigned restart_delay_ms; /* default 10: delay before the second restart in a row; doubles with each restart, up to
                                   1 s */
@@ -304,11 +305,11 @@ struct gd_options {
     bool ignore_gpu_locks;
 
     /* Called by gd_dispatcher_open(), before the run. message is a line for the user. It says that a device is left
-     * out, or which devices the call waits for ("free"). When the devices or processes that the call waits for change,
-     * a new message is passed. The callback can also end the wait. For this it is called with message = NULL before
-     * each sleep, and each time a signal handler has interrupted the sleep. Return 0 to continue. Any other value ends
-     * the call with GD_E_INTERRUPTED. If on_device_note is NULL, the messages are dropped, except in gd_launch_run(),
-     * which prints them to standard error. */
+     * out, or which devices the call waits for ("free"). A new message is passed when the call waits for
+     * other devices, or for other processes that use them. The callback can also end the wait. For this it is called
+     * with message = NULL before each sleep, and each time a signal handler has interrupted the sleep. Return 0 to
+     * continue. Any other value ends the call with GD_E_INTERRUPTED. If on_device_note is NULL, the messages are
+     * dropped, except in gd_launch_run(), which prints them to standard error. */
     int (*on_device_note)(void *user, const char *message);
 
     /* When this descriptor (an eventfd or a pipe) becomes readable, gd_dispatcher_open() stops waiting for free devices
@@ -364,7 +365,8 @@ int gd_run(const struct gd_options *o);
 int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o);
 
 /* Runs until the source has ended and every task is final. A dispatcher can be run once, or several times with
- * gd_options.keep_workers. Returns 0 if the run ended normally, even if tasks failed. gd_dispatcher_stats() returns the number of failed tasks. Otherwise returns
+ * gd_options.keep_workers. Returns 0 if the run ended normally, even if tasks failed. gd_dispatcher_stats() returns the
+ * number of failed tasks. Otherwise returns
  *
  *   GD_E_SETUP        setup() failed in all workers. Every task that was not done was reported through on_error.
  *   GD_E_NO_WORKERS   no worker is left. Every task that was not done was reported through on_error.
@@ -406,22 +408,23 @@ struct gd_source {
  *
  * Between two runs, no thread of the library waits for the workers, and an idle worker uses no CPU time.
  *   - The end of a worker is noticed when the next run begins: on_worker_exit is called, and the worker gets another
- *     process. No task and no worker is charged with it. A worker that must be replaced after max_tasks_per_worker is
- *     also started then.
+ *     process. This death does not count for crash_limit and death_limit. If a process has done max_tasks_per_worker
+ *     tasks, its new process is also started then.
  *   - Output of workers is read when the next run begins. A worker that writes more than a pipe holds (64 KiB), for
  *     example in setup(), waits until then.
  *   - Signals have their usual effect on this process, even with handle_signals. If the process ends, its workers end.
- *   - gd_dispatcher_shutdown(), _abort() and the requests from gd_dispatcher_pause() on wait for the next run. There is
- *     no control socket. The job stays listed for observers, and gd_stats.between_runs is 1.
+ *   - gd_dispatcher_shutdown(), _abort() and all requests (gd_dispatcher_pause() to _remove_workers()) take effect when
+ *     the next run begins. There is no control socket. The job stays listed for observers, and gd_stats.between_runs is
+ *     1.
  *   - The locks on the devices are kept until gd_dispatcher_close().
  * If the workers must be watched all the time, use a single run with a source that blocks until there is work. A run
  * whose source blocks uses no CPU time.
  *
- * After a run that failed or was stopped: a run that ended with GD_E_SOURCE, or could not start, keeps its workers. In a
- * run that was shut down, drained, aborted or interrupted, the workers end, and the next run starts new ones. If no worker
- * is left (GD_E_SETUP, GD_E_NO_WORKERS), every further run returns GD_E_NO_WORKERS. A second run without keep_workers,
- * and a run while another one is running, return GD_E_BUSY. In a fork of this process, a second run returns
- * GD_E_INVALID. A run that is refused calls no callback. */
+ * After GD_E_SOURCE, or if a run could not start, the workers are kept. In a run that was shut down, drained, aborted
+ * or interrupted, the workers end, and the next run starts new ones. If no worker is left (GD_E_SETUP,
+ * GD_E_NO_WORKERS), every further run returns GD_E_NO_WORKERS. A second run without keep_workers, and a run while
+ * another one is running, return GD_E_BUSY. In a fork of this process, a second run returns GD_E_INVALID. A run that is
+ * refused calls no callback. */
 int gd_dispatcher_run_source(struct gd_dispatcher *d, const struct gd_source *source);
 
 /* Between two runs: ends the workers, as at the end of a run without keep_workers. They have cleanup_grace_ms to clean
@@ -450,7 +453,8 @@ void gd_dispatcher_resume(struct gd_dispatcher *d);
 /* These functions change a run without ending it. They return at once, and the run's thread carries out the requests in
  * their order. They return 0, or a negative code if the request makes no sense for this run. on_control gets the
  * outcome of each request, which is known only later: a task to cancel may already have ended, for example. Requests
- * made before the run are carried out when the run begins. Requests made after its end have no effect. Other processes
+ * made before the run are carried out when the run begins. Requests made after its end have no effect, or wait for
+ * the next run if there is one (keep_workers). Other processes
  * of the same user can make the same requests through the control socket of a job: see docs/control.md. */
 
 /* Starts no more tasks until gd_dispatcher_unpause(). Running tasks go on, with their time limits. Tasks that a worker

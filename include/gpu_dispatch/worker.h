@@ -87,7 +87,7 @@ struct gd_result; /* the result of one task, filled by the worker */
 struct gd_setup {
     size_t size;      /* sizeof(struct gd_setup) in the library */
     int worker_id;    /* index of the worker: 0, 1, ... */
-    int gpu_id;       /* number of the (first) device in the dispatcher; inside this process the device is number 0 */
+    int gpu_id;       /* the dispatcher's number of the (first) device; in this process the device is number 0 */
     uint64_t seed;    /* base_seed + gpu_id */
     const void *args; /* gd_options.setup_args, the same for every worker; valid until the process ends */
     size_t args_size;
@@ -149,8 +149,8 @@ struct gd_worker_ops {
     /* Starts one task and returns without waiting for its end. If begin() returns 0, gd_result_finish() must be called
      * once for the result, later or within begin(). If begin() returns a failure code, the task has failed, and
      * gd_result_finish() must not be called. Tasks begin in the order in which the worker got them. If begin() is set,
-     * process(), process_batch() and interrupt() are not called. begin() cannot be combined with gd_options.batch_size >
-     * 1. If the worker also has load(), tasks are loaded while others are in flight, and begin in the same order. */
+     * process(), process_batch() and interrupt() are not called. begin() cannot be combined with gd_options.batch_size
+     * > 1. If the worker also has load(), tasks are loaded while others are in flight, and begin in the same order. */
     int (*begin)(struct gd_worker *w, const struct gd_task *task, struct gd_result *result);
 
     /* Called once when a task in flight has reached its time limit, but not before begin() has returned for this task.

@@ -5,9 +5,9 @@
  *     file -> decoder (frames) -> mixed (mono at the file's rate) -> libsoxr -> ring (16 kHz) -> reader
  *
  * produce() does everything up to libsoxr. The thread that opens the file calls it first, until the ring is full or the
- * file ends. After that, a thread that the first read starts calls it. Only the thread that produces uses the decoder,
- * so the decoder needs no lock. The lock protects the ring, `ended` and `stop`. `message` is written before `ended` is
- * set, so the lock protects it too.
+ * file ends. After that, it is called by another thread, which the first read starts. Only the thread that produces
+ * uses the decoder, so the decoder needs no lock. The lock protects the ring, `ended` and `stop`. `message` is written
+ * before `ended` is set, so the lock protects it too.
  *
  * Opening decodes the first part of a file. If that part is bad, opening fails, and no computation is spent on the
  * file.

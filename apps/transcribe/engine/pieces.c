@@ -26,8 +26,9 @@ void tr_pieces_close(struct tr_pieces *p)
 }
 
 /* Decides which segments are kept, and where the next piece begins. After the last kept segment there may be silence,
- * up to the first dropped segment. It is skipped, but only up to one minute before the end of the piece: a segment
- * lasts at most half a minute, so the silence before that is certain. */
+ * up to the first dropped segment. It is skipped, but not beyond the point that is one minute before the end of the
+ * piece. A dropped segment ends in the last half minute and lasts at most half a minute, so before that point there is
+ * only silence. */
 struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length)
 {
     struct tr_cut cut = { 0, 0 };
@@ -36,8 +37,8 @@ struct tr_cut tr_pieces_cut(const struct tr_span *spans, size_t n, double length
     const double quiet = length - 2 * TR_TAIL, next = cut.kept < n ? spans[cut.kept].start : length;
     if (cut.at < quiet)
         cut.at = next < quiet ? next : quiet;
-    /* A segment can be longer if silence was left out of it. Then the cut may be too early, so the whole piece is kept.
-     */
+    /* A segment can last longer than half a minute if silence was left out of it. If that puts the cut into the first
+     * eighth of the piece, the whole piece is kept. */
     return cut.at < length / 8 ? (struct tr_cut){ n, length } : cut;
 }
 

@@ -123,9 +123,9 @@ struct gd__nvml_gpu {
     char uuid[GD__NVML_TEXT];
 };
 
-/* Calls fn for the UUID of a GPU and for those of all its MIG instances. If gi, or gi and ci, are not
- * GD__NVML_NO_INSTANCE, calls it only for the MIG instances of that GPU instance or compute instance. For a lost GPU
- * calls it only with the GPU's UUID. */
+/* Calls fn for the UUID of a GPU and for those of all its MIG instances. gi is a GPU instance, and ci is a compute instance
+ * in it; GD__NVML_NO_INSTANCE: not given. If gi is given, calls fn only for the MIG instances of gi. If ci is given
+ * too, calls fn only for that of ci. For a lost GPU, calls fn only with the GPU's UUID. */
 typedef void gd__nvml_uuid_fn(void *user, const char *uuid);
 void gd__nvml_each_uuid(const struct gd__nvml *n, const struct gd__nvml_gpu *gpu, unsigned gi, unsigned ci,
                         gd__nvml_uuid_fn *fn, void *user);
