@@ -32,7 +32,6 @@
 #include "command/output.h"
 #include "command/template.h"
 #include "proc/descendants.h"
-#include "proc/watcher.h"
 #include "shm/layout.h"
 #include "worker/adapters.h"
 #include "worker/host.h"
@@ -68,8 +67,7 @@ static struct {
     int gpu_id;
     const int *gpu_ids;
     size_t n_gpus;
-    int watcher; /* see proc/watcher.h; -1: none */
-} runner = { .outputs = { -1, -1 }, .watcher = -1 };
+} runner = { .outputs = { -1, -1 } };
 
 /* ---- setup ---- */
 
@@ -195,9 +193,6 @@ static int set_up(struct gd_worker *w, const struct gd_setup *s)
     gd__executable_find(&runner.program, runner.command);
     if (renew_outputs() < 0)
         rc = errno;
-    /* Without a watcher, a command goes on if worker and dispatcher are killed at the same moment. That is no reason to
-     * refuse the run. */
-    runner.watcher = gd__watcher_start(w->dispatcher);
     if (rc || (rc = prepare_signals()) || (rc = prepare_actions()) || (rc = prepare_attributes()) ||
         (rc = prepare_environment()))
         return gd_worker_error(w, "cannot prepare to run commands: %s", strerror(rc));
@@ -502,7 +497,6 @@ static int clean_up(struct gd_worker *w)
 {
     (void)w;
     gd__descendants_kill(getpid(), true); /* descendants in a new session are meant to stay */
-    gd__watcher_stop(&runner.watcher);
     gd__filling_free(&runner.filling);
     gd__free(runner.environment);
     posix_spawn_file_actions_destroy(&runner.actions);

@@ -103,20 +103,6 @@ TEST(two_signals_end_the_run_at_once)
     CHECK(p.revents & POLLHUP);
 }
 
-/* No process of the run is left except the commands and the watchers of the workers. */
-TEST(commands_end_if_workers_and_dispatcher_are_killed_together)
-{
-    const int held = fifo("held");
-    struct interrupted i = start("", "exec 9> held; echo $PPID >> workers; echo > begun; sleep 4323");
-    struct pollfd p = { .fd = open_to_read("held"), .events = POLLIN };
-    await_lines(i.begun, 2); /* both tasks hold it */
-    close(held);
-    CHECK_EQ(sh("kill -9 %d $(cat workers)", (int)i.running.pid).status, 0);
-    CHECK_EQ(sh_wait(i.running).status, 128 + SIGKILL);
-    CHECK_EQ(poll(&p, 1, -1), 1);
-    CHECK(p.revents & POLLHUP);
-}
-
 /* --- SIGTERM --- */
 
 TEST(sigterm_lets_running_tasks_finish)
