@@ -14,7 +14,7 @@ static bool may_have_place(const struct gd__flight_entry *e)
 bool gd__flight_is_cancelled(const struct gd_worker *w, const struct gd__flight_entry *e)
 {
     /* A task that takes too long to load is cancelled before it has a place. */
-    if ((gd__flight_of(w)->serial || w->loader) && gd__host_cancel_below(w) > e->e.position)
+    if ((gd__flight_of(w)->serial || w->ops.load) && gd__host_cancel_below(w) > e->e.position)
         return true;
     return !gd__flight_of(w)->serial && may_have_place(e) &&
            atomic_load_explicit(&w->port.cancel_at[gd__flight_place(e)], memory_order_acquire) == e->e.position + 1;
@@ -64,7 +64,7 @@ static bool is_due_after_begin(struct gd__flight_entry *e)
 
 static bool has_request(const struct gd_worker *w, const struct gd__flight *f, const struct gd__flight_entry *e)
 {
-    if ((f->serial || w->loader) && gd__host_cancel_below(w) > 0)
+    if ((f->serial || w->ops.load) && gd__host_cancel_below(w) > 0)
         return true;
     return !f->serial && atomic_load(&w->port.cancel_at[gd__flight_place(e)]) != 0;
 }

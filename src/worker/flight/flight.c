@@ -214,7 +214,7 @@ static bool has_work(struct gd_worker *w, struct gd__flight *f, enum wait_for wh
     if (has_posts(f) || room_was_released(w, f))
         return true;
     if (what == WAIT_ROOM)
-        return false;
+        return atomic_load_explicit(&f->dropped, memory_order_relaxed);
     return atomic_load_explicit(&f->cancel_due, memory_order_relaxed) || gd__flight_next(w, f) ||
            (gd__flight_may_claim(w, f) && gd__port_poll(&w->port)) || (is_empty(w, f) && gd__port_stopped(&w->port));
 }
@@ -297,8 +297,9 @@ static void wait_for(struct gd_worker *w, struct gd__flight *f, enum wait_for wh
 
 void gd__flight_await_room(struct gd_worker *w)
 {
-    if (!gd__flight_commit(w))
-        wait_for(w, gd__flight_of(w), WAIT_ROOM);
+    struct gd__flight *f = gd__flight_of(w);
+    if (!gd__flight_commit(w) && !atomic_exchange(&f->dropped, false))
+        wait_for(w, f, WAIT_ROOM);
 }
 
 /* ---- the loop ---- */

@@ -136,6 +136,7 @@ struct gd__flight {
     unsigned partial_waiters;
     unsigned main_number;       /* the number of the main thread: see room.c */
     _Atomic unsigned n_waiters; /* the length of `waiters` */
+    _Atomic bool dropped;       /* room was dropped while a thread waited for it; for the main thread */
     _Atomic uint64_t released;  /* the value of `released` for which blocks were last freed */
 };
 

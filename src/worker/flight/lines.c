@@ -115,13 +115,20 @@ static void flush(struct gd_worker *w, struct gd__flight *f)
 int gd__lines_watch(struct gd_worker *w, struct gd__flight *f, struct pollfd fds[GD__FLIGHT_WATCHED])
 {
     int flush_ms = -1;
+    const bool was_full = !f->pipe->has_room(w);
     f->n_put = 0;
     gd__host_flush(w);
-    if (wants_flush(f) && f->pipe->has_room(w) && (flush_ms = flush_wait_ms(w, f)) == 0) {
+    if (wants_flush(f) && !was_full && (flush_ms = flush_wait_ms(w, f)) == 0) {
         flush(w, f);
         flush_ms = -1;
     }
     const int wait_ms = f->watch_ms = f->pipe->watch(w, fds);
+    if (was_full && f->pipe->has_room(w)) {
+        /* Nothing could be put when it was decided to sleep, but now something can. So do not wait: tasks or a flush may
+         * follow. */
+        f->watch_ms = -1;
+        return 0;
+    }
     return wait_ms >= 0 && (flush_ms < 0 || wait_ms < flush_ms) ? wait_ms : flush_ms;
 }
 

@@ -145,6 +145,8 @@ void gd__flight_drop_room(struct gd_result *r)
     if (waited_for)
         pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&w->bytes_lock);
-    if (waited_for)
-        gd__flight_wake(f); /* the main thread may be waiting too */
+    if (waited_for) { /* the main thread may be waiting too, or about to wait */
+        atomic_store_explicit(&f->dropped, true, memory_order_relaxed);
+        gd__flight_wake(f);
+    }
 }

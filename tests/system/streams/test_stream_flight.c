@@ -24,6 +24,30 @@ TEST(a_program_that_gathers_tasks_gets_to_the_end)
     }
 }
 
+/* Three inputs fill the buffer of what is sent to the program. When the program has taken them, it must be told that no
+ * more tasks follow. */
+static size_t large(size_t i, char **bytes)
+{
+    enum { SIZE = 300000 };
+    (void)i;
+    *bytes = malloc(SIZE);
+    CHECK(*bytes != NULL);
+    memset(*bytes, 'x', SIZE);
+    return SIZE;
+}
+
+TEST(large_inputs_are_flushed_too)
+{
+    struct job j;
+    open_job(&j, "gather", NULL);
+    j.n = 3;
+    j.fill = large;
+    CHECK_EQ(run_job(&j), 0);
+    for (size_t i = 0; i < j.n; i++)
+        CHECK_EQ(j.finals[i].failure, GD_FAILURE_NONE);
+    close_job(&j);
+}
+
 /* The source gives five tasks, and the next one only when these are done. So they must not wait for a full batch. */
 enum { TOGETHER = 5 };
 static sem_t done;

@@ -295,7 +295,7 @@ static _Atomic bool solo_in_progress;
 
 static void count_ahead(int more)
 {
-    const int ahead = shared->ahead += more;
+    const int ahead = atomic_fetch_add(&shared->ahead, more) + more;
     int most = shared->most_ahead;
     while (ahead > most && !atomic_compare_exchange_weak(&shared->most_ahead, &most, ahead))
         ;
