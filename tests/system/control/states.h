@@ -197,11 +197,19 @@ static void reach_loading(struct world *w)
     now.done_by_one = 1;
 }
 
-/* All places are taken, and each worker loads the next task. No worker would load the last tasks of a run ahead, so there
- * are more. */
+static int in_turn(void *user, uint64_t task_id, uint64_t weight, unsigned n_workers)
+{
+    (void)user, (void)weight;
+    return (int)(task_id % n_workers);
+}
+
+/* All places are taken, and each worker loads the next task. Tasks are placed in turn. Otherwise a task that a slow worker
+ * has not claimed soon would be taken back, and the worker would load nothing ahead before its next result. */
 static void prepare_loading_ahead(struct world *w)
 {
     world_ops("fl");
+    w->o.placement = GD_PLACE_CUSTOM;
+    w->o.place = in_turn;
     w->o.load_ahead = PLACES + 1;
     for (unsigned i = 0; i < TASKS; i++)
         world_add(w, (struct world_order){ .what = W_LOAD_WAIT, .n = LOAD_GATE + i, .gate = FIRST_GATE + i });
