@@ -280,12 +280,32 @@ static void drain(struct world *w, const struct gd_report *r)
         CHECK_EQ(gd_dispatcher_drain(w->d), 0);
 }
 
+/* The stop comes when the worker is held at its fifth task and the source has given many more, so some are cancelled. */
+struct held_stop {
+    void (*stop)(struct world *w, const struct gd_report *r);
+    uint32_t given; /* calls of the source to wait for */
+};
+
+static void stop_while_held(struct world *w, const struct gd_report *r)
+{
+    const struct held_stop *held = w->mine;
+    if (r->task_id != 3)
+        return;
+    world_await(w->page, WC_SOURCE, held->given);
+    held->stop(w, r);
+    world_gate_open(w->page, 2);
+}
+
 static void check_reason(struct world *w, void (*stop)(struct world *w, const struct gd_report *r), const char *reason)
 {
+    struct held_stop held = { stop, world_count(w->page, WC_SOURCE) + 500 };
     unsigned cancelled = 0;
     world_next(w);
-    world_add_many(w, 5000, (struct world_order){ .what = W_ECHO });
-    w->on_final = stop;
+    world_add_many(w, 4, (struct world_order){ .what = W_ECHO });
+    world_add_many(w, 5000, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    w->page->gate[2] = 0;
+    w->mine = &held;
+    w->on_final = stop_while_held;
     CHECK_EQ(world_finish(w), GD_E_SHUTDOWN);
     for (size_t i = 0; i < w->n_orders; i++) {
         if (w->finals[i].failure != GD_FAILURE_CANCELLED)
