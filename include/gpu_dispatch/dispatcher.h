@@ -34,6 +34,7 @@
 #include <stdint.h>
 
 #include <gpu_dispatch/error.h>
+#include <gpu_dispatch/shard.h>
 #include <gpu_dispatch/worker.h>
 
 #ifdef __cplusplus
@@ -339,6 +340,11 @@ struct gd_options {
     /* Workers, with everything that setup() has loaded, stay when a run has ended, and the next run uses them: see
      * gd_dispatcher_run_source(). If this is true, source may be NULL. */
     bool keep_workers;
+
+    /* Run only the tasks of this shard of the list (shard.h). The other tasks are taken from the source and dropped:
+     * there is no callback for them, and they are not counted. If the journal was opened with a shard, this must be the
+     * same one, or not set: then the journal's is used. count = 0 (default): all tasks. */
+    struct gd_shard shard;
 };
 
 #define GD_OPTIONS_INIT                                                                                     \

@@ -37,6 +37,7 @@
 
 #include <gpu_dispatch/dispatcher.h>
 #include <gpu_dispatch/error.h>
+#include <gpu_dispatch/shard.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,6 +77,19 @@ struct gd_journal_options {
     unsigned window_ms; /* default 100: how long records are collected; if there are many, they are written earlier */
     size_t queue_bytes; /* default 64 MiB: if more bytes of records wait to be written, the run waits for the disk */
     size_t input_bytes; /* default 64 KiB: how much of each task's input is recorded */
+
+    /* The shard whose tasks the journal records (shard.h). The file then has the name of the shard: for run.db and shard
+     * 2 of 16, run.3-of-16.db. The shard is recorded, and a run with another one is refused with GD_E_MISMATCH. It is
+     * refused too if journals of another count are in the directory. count = 0 (default): the whole list. */
+    struct gd_shard shard;
+
+    /* How long to wait if another run uses the journal, before GD_E_BUSY. 0 (default): do not wait. */
+    unsigned lock_wait_ms;
+
+    /* The paths of other journals: tasks that are done there are skipped, as if this journal had their records. The files
+     * are only read. Copied. */
+    const char *const *skip_done;
+    size_t n_skip_done;
 };
 
 #define GD_JOURNAL_OPTIONS_INIT                                                                       \
@@ -177,6 +191,8 @@ struct gd_journal_summary {
     double started, written, ended; /* Unix time; 0: not yet */
     double busy_seconds;            /* sum over all records */
     uint64_t replaced;              /* how many records of all runs were replaced by later ones */
+    struct gd_shard shard;          /* the shard that the journal records; count 0: the whole list */
+    const char *host;               /* the machine of the last run; NULL: not known */
 };
 int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
 

@@ -338,22 +338,22 @@ static int nothing_found(const struct seen *s)
 
 /* --- the result --- */
 
-static void write_origin(char out[GD__SHARD_ORIGIN], const struct seen *s, const struct gd__shard *array,
+static void write_origin(char out[GD_SHARD_ORIGIN], const struct seen *s, const struct gd_shard *array,
                          const struct rank *r)
 {
     int n = 0;
     if (s->text[ARRAY_ID])
-        n = snprintf(out, GD__SHARD_ORIGIN, "element %u of %u of the Slurm array%s", array->index + 1, array->count,
+        n = snprintf(out, GD_SHARD_ORIGIN, "element %u of %u of the Slurm array%s", array->index + 1, array->count,
                      r->from < SOURCES ? ", " : "");
-    if (r->from < SOURCES && n >= 0 && n < GD__SHARD_ORIGIN)
-        (void)snprintf(out + n, GD__SHARD_ORIGIN - (size_t)n, "%s %u of %u of %s", sources[r->from].process,
+    if (r->from < SOURCES && n >= 0 && n < GD_SHARD_ORIGIN)
+        (void)snprintf(out + n, GD_SHARD_ORIGIN - (size_t)n, "%s %u of %u of %s", sources[r->from].process,
                        r->index + 1, r->count, sources[r->from].program);
 }
 
-static int compute(const struct seen *s, const struct rank *r, uint32_t wanted, struct gd__shard *out,
-                   char origin[GD__SHARD_ORIGIN])
+static int compute(const struct seen *s, const struct rank *r, uint32_t wanted, struct gd_shard *out,
+                   char origin[GD_SHARD_ORIGIN])
 {
-    struct gd__shard array = { 0, 1 };
+    struct gd_shard array = { 0, 1 };
     const uint32_t index = r->from < SOURCES ? r->index : 0, count = r->from < SOURCES ? r->count : 1;
     if (s->text[ARRAY_ID]) {
         array.index = (uint32_t)((s->number[ARRAY_ID] - s->number[ARRAY_MIN]) / s->number[ARRAY_STEP]);
@@ -369,11 +369,11 @@ static int compute(const struct seen *s, const struct rank *r, uint32_t wanted, 
                          "auto/%u, but the environment has %llu shard%s: this is %s. Write --shard auto, or --shard "
                          "K/%u to run a single shard again",
                          wanted, (unsigned long long)all, all == 1 ? "" : "s", origin, wanted);
-    *out = (struct gd__shard){ array.index * count + index, (uint32_t)all };
+    *out = (struct gd_shard){ array.index * count + index, (uint32_t)all };
     return 0;
 }
 
-static int find(struct gd__shard *out, char origin[GD__SHARD_ORIGIN], uint32_t wanted,
+static int find(struct gd_shard *out, char origin[GD_SHARD_ORIGIN], uint32_t wanted,
                 const struct gd__shard_environment *e)
 {
     struct seen s;
@@ -399,10 +399,10 @@ static int find(struct gd__shard *out, char origin[GD__SHARD_ORIGIN], uint32_t w
     return compute(&s, &r, wanted, out, origin);
 }
 
-int gd__shard_find(struct gd__shard *out, char origin[GD__SHARD_ORIGIN], const struct gd__shard_spec *spec,
+int gd__shard_find(struct gd_shard *out, char origin[GD_SHARD_ORIGIN], const struct gd__shard_spec *spec,
                    const struct gd__shard_environment *environment)
 {
-    char unused[GD__SHARD_ORIGIN];
+    char unused[GD_SHARD_ORIGIN];
     char *to = origin ? origin : unused;
     to[0] = '\0';
     *out = spec->shard;

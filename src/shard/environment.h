@@ -10,8 +10,6 @@ struct gd__shard_environment {
     void *user;
 };
 
-enum { GD__SHARD_ORIGIN = 96 };
-
 /* Sets *out to the shard that the spec means. If the spec is automatic, it is found in the environment:
  *
  *   source       variables                                            shard
@@ -32,7 +30,7 @@ enum { GD__SHARD_ORIGIN = 96 };
  * "" if the spec is not automatic. May be NULL.
  *
  * Returns 0, or GD_E_INVALID. The error message has the variables that were seen, and what to do. */
-int gd__shard_find(struct gd__shard *out, char origin[GD__SHARD_ORIGIN], const struct gd__shard_spec *spec,
+int gd__shard_find(struct gd_shard *out, char origin[GD_SHARD_ORIGIN], const struct gd__shard_spec *spec,
                    const struct gd__shard_environment *environment);
 
 #endif

@@ -62,7 +62,7 @@ static int check_name(const char *path)
     return gd__error(GD_E_INVALID, "\"%s\" does not end with the name of a file", path);
 }
 
-int gd__shard_path(char **out, const char *path, struct gd__shard shard)
+int gd__shard_path(char **out, const char *path, struct gd_shard shard)
 {
     char tag[TAG_ROOM];
     const char *suffix = suffix_of(name_of(path));
@@ -100,7 +100,7 @@ static bool read_number(const char **at, uint32_t *out)
 }
 
 /* Reads ".K-of-N" at *at, and moves *at past it. */
-static bool read_tag(const char **at, struct gd__shard *out)
+static bool read_tag(const char **at, struct gd_shard *out)
 {
     const char *p = *at;
     uint32_t k = 0, n = 0;
@@ -109,12 +109,12 @@ static bool read_tag(const char **at, struct gd__shard *out)
     p += 4;
     if (!read_number(&p, &n) || k > n)
         return false;
-    *out = (struct gd__shard){ k - 1, n };
+    *out = (struct gd_shard){ k - 1, n };
     *at = p;
     return true;
 }
 
-bool gd__shard_is_sibling(const char *path, const char *name, struct gd__shard *shard)
+bool gd__shard_is_sibling(const char *path, const char *name, struct gd_shard *shard)
 {
     const char *base = name_of(path), *suffix = suffix_of(base);
     const size_t stem = (size_t)(suffix - base);
@@ -125,7 +125,7 @@ bool gd__shard_is_sibling(const char *path, const char *name, struct gd__shard *
 }
 
 /* Tries the tag at `dot`. Returns 1 if the path without it leads to this path again, and 0 if not. */
-static int try_split(const char *path, const char *dot, char **base, struct gd__shard *shard)
+static int try_split(const char *path, const char *dot, char **base, struct gd_shard *shard)
 {
     const char *rest = dot;
     if (!read_tag(&rest, shard) || (*rest && *rest != '.'))
@@ -141,7 +141,7 @@ static int try_split(const char *path, const char *dot, char **base, struct gd__
 }
 
 /* The tag is the last part of the name, or the part before the suffix. */
-int gd__shard_path_split(const char *path, char **base, struct gd__shard *shard)
+int gd__shard_path_split(const char *path, char **base, struct gd_shard *shard)
 {
     const char *name = name_of(path), *last = suffix_of(name);
     *base = NULL;
@@ -158,17 +158,17 @@ int gd__shard_path_split(const char *path, char **base, struct gd__shard *shard)
 
 static int in_order(const void *a, const void *b)
 {
-    const struct gd__shard *x = a, *y = b;
+    const struct gd_shard *x = a, *y = b;
     if (x->count != y->count)
         return x->count < y->count ? -1 : 1;
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static int add(struct gd__shard **list, size_t *n, size_t *room, struct gd__shard shard)
+static int add(struct gd_shard **list, size_t *n, size_t *room, struct gd_shard shard)
 {
     if (*n == *room) {
         const size_t more = *room ? *room * 2 : 16;
-        struct gd__shard *grown = gd__realloc(*list, more * sizeof *grown);
+        struct gd_shard *grown = gd__realloc(*list, more * sizeof *grown);
         if (!grown)
             return no_memory();
         *list = grown;
@@ -178,11 +178,11 @@ static int add(struct gd__shard **list, size_t *n, size_t *room, struct gd__shar
     return 0;
 }
 
-static int read_directory(struct gd__shard **out, size_t *n, const char *path, DIR *d, const char *directory)
+static int read_directory(struct gd_shard **out, size_t *n, const char *path, DIR *d, const char *directory)
 {
     size_t room = 0;
     for (;;) {
-        struct gd__shard shard;
+        struct gd_shard shard;
         errno = 0;
         const struct dirent *e = readdir(d);
         if (!e)
@@ -203,7 +203,7 @@ static char *directory_of(const char *path)
     return directory;
 }
 
-int gd__shard_siblings(struct gd__shard **out, size_t *n, const char *path)
+int gd__shard_siblings(struct gd_shard **out, size_t *n, const char *path)
 {
     *out = NULL;
     *n = 0;

@@ -57,7 +57,7 @@ static int parse_count(const char *shown, const char *text, uint32_t *out)
     return 0;
 }
 
-static int parse_pair(struct gd__shard *out, const char *shown, const char *text)
+static int parse_pair(struct gd_shard *out, const char *shown, const char *text)
 {
     uint64_t k = 0;
     const size_t digits = strspn(text, "0123456789");
@@ -86,7 +86,7 @@ int gd__shard_parse(struct gd__shard_spec *out, const char *text)
     return text[4] == '/' ? parse_count(shown, text + 5, &out->shard.count) : 0;
 }
 
-int gd__shard_check(struct gd__shard shard)
+int gd__shard_check(struct gd_shard shard)
 {
     if (shard.count == 0 || shard.count > GD__SHARD_MOST)
         return gd__error(GD_E_INVALID, "%u shards: the number of shards must be 1 to %d", shard.count, GD__SHARD_MOST);

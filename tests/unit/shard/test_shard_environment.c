@@ -31,7 +31,7 @@ static const char *get(void *user, const char *name)
     return NULL;
 }
 
-static int find_with(const char *shard, const char *text, struct gd__shard *out, char origin[GD__SHARD_ORIGIN])
+static int find_with(const char *shard, const char *text, struct gd_shard *out, char origin[GD_SHARD_ORIGIN])
 {
     struct table t = { .text = text };
     const struct gd__shard_environment e = { get, &t };
@@ -111,8 +111,8 @@ static const struct {
 TEST(the_shard_is_found)
 {
     for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-        struct gd__shard s = { 77, 77 };
-        char origin[GD__SHARD_ORIGIN] = "?";
+        struct gd_shard s = { 77, 77 };
+        char origin[GD_SHARD_ORIGIN] = "?";
         if (find_with(found[i].shard, found[i].environment, &s, origin) != 0)
             FAIL("%s with %s: %s", found[i].shard, found[i].environment, gd_error_text());
         if (s.index != found[i].index || s.count != found[i].count)
@@ -289,8 +289,8 @@ static const struct {
 TEST(other_environments_are_errors)
 {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        struct gd__shard s;
-        char origin[GD__SHARD_ORIGIN];
+        struct gd_shard s;
+        char origin[GD_SHARD_ORIGIN];
         if (find_with(refused[i].shard, refused[i].environment, &s, origin) != GD_E_INVALID)
             FAIL("%s with %s was accepted: %u of %u", refused[i].shard, refused[i].environment, s.index, s.count);
         for (size_t m = 0; m < 4 && refused[i].messages[m]; m++)
@@ -305,7 +305,7 @@ TEST(elements_and_tasks_are_all_the_shards)
     for (unsigned element = 0; element < 5; element++) {
         for (unsigned task = 0; task < 7; task++) {
             char text[512];
-            struct gd__shard s;
+            struct gd_shard s;
             snprintf(text, sizeof text,
                      "SLURM_STEP_ID=0 SLURM_NTASKS=7 SLURM_PROCID=%u SLURM_ARRAY_TASK_ID=%u SLURM_ARRAY_TASK_COUNT=5 "
                      "SLURM_ARRAY_TASK_MIN=10 SLURM_ARRAY_TASK_MAX=22 SLURM_ARRAY_TASK_STEP=3",
@@ -322,7 +322,7 @@ TEST(elements_and_tasks_are_all_the_shards)
 TEST(a_long_value_does_not_hide_the_message)
 {
     char text[400] = "RANK=";
-    struct gd__shard s;
+    struct gd_shard s;
     memset(text + 5, 'x', sizeof text - 6);
     CHECK_EQ(find_with("auto", text, &s, NULL), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "xxx...: this is not a number");

@@ -38,7 +38,7 @@ TEST(names_of_shards)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *out = NULL;
-        CHECK_EQ(gd__shard_path(&out, names[i].path, (struct gd__shard){ 2, 16 }), 0);
+        CHECK_EQ(gd__shard_path(&out, names[i].path, (struct gd_shard){ 2, 16 }), 0);
         CHECK_STR(out, names[i].of_shard);
         gd__free(out);
         CHECK_EQ(gd__shard_deal_path(&out, names[i].path, 16), 0);
@@ -50,7 +50,7 @@ TEST(names_of_shards)
 TEST(the_largest_numbers_fit)
 {
     char *out = NULL;
-    CHECK_EQ(gd__shard_path(&out, "run.db", (struct gd__shard){ 999999, 1000000 }), 0);
+    CHECK_EQ(gd__shard_path(&out, "run.db", (struct gd_shard){ 999999, 1000000 }), 0);
     CHECK_STR(out, "run.1000000-of-1000000.db");
     gd__free(out);
 }
@@ -58,7 +58,7 @@ TEST(the_largest_numbers_fit)
 TEST(names_are_read_back)
 {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct gd__shard s = { 77, 77 };
+        struct gd_shard s = { 77, 77 };
         char *base = NULL;
         if (gd__shard_path_split(names[i].of_shard, &base, &s) != 1)
             FAIL("%s was not recognised", names[i].of_shard);
@@ -68,7 +68,7 @@ TEST(names_are_read_back)
         gd__free(base);
 
         const char *slash = strrchr(names[i].of_shard, '/');
-        s = (struct gd__shard){ 77, 77 };
+        s = (struct gd_shard){ 77, 77 };
         CHECK(gd__shard_is_sibling(names[i].path, slash ? slash + 1 : names[i].of_shard, &s));
         CHECK_EQ(s.index, 2);
         CHECK_EQ(s.count, 16);
@@ -109,7 +109,7 @@ TEST(other_names_are_not_of_shards)
         "run.3-of-16/",
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct gd__shard s;
+        struct gd_shard s;
         char *base = NULL;
         if (gd__shard_path_split(rows[i], &base, &s) != 0)
             FAIL("%s was read as a shard of %s", rows[i], base);
@@ -136,7 +136,7 @@ TEST(siblings_have_the_same_stem_and_suffix)
                                           "r",
                                           "Run.3-of-16.db",
                                           "run.3-of-16.3-of-16.db" };
-    struct gd__shard s;
+    struct gd_shard s;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (gd__shard_is_sibling("a/run.db", others[i], &s))
             FAIL("%s was taken for a sibling", others[i]);
@@ -150,10 +150,10 @@ TEST(a_path_must_name_a_file)
 {
     static const char *const rows[] = { "", "/", "a/", ".", "..", "a/.", "a/.." };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct gd__shard s, *list;
+        struct gd_shard s, *list;
         size_t n;
         char *out = NULL;
-        CHECK_EQ(gd__shard_path(&out, rows[i], (struct gd__shard){ 0, 2 }), GD_E_INVALID);
+        CHECK_EQ(gd__shard_path(&out, rows[i], (struct gd_shard){ 0, 2 }), GD_E_INVALID);
         CHECK_CONTAINS(gd_error_text(), "does not end with the name of a file");
         CHECK_EQ(gd__shard_deal_path(&out, rows[i], 2), GD_E_INVALID);
         CHECK(out == NULL);
@@ -164,8 +164,8 @@ TEST(a_path_must_name_a_file)
 
 TEST(siblings_in_a_directory)
 {
-    static const struct gd__shard expected[] = { { 0, 2 }, { 1, 2 }, { 0, 16 }, { 2, 16 }, { 9, 16 } };
-    struct gd__shard *list = NULL;
+    static const struct gd_shard expected[] = { { 0, 2 }, { 1, 2 }, { 0, 16 }, { 2, 16 }, { 9, 16 } };
+    struct gd_shard *list = NULL;
     size_t n = 77;
     directory_enter();
     make_file("d.1-of-2/run.3-of-16.db", 1);
@@ -199,7 +199,7 @@ TEST(siblings_in_a_directory)
 
 TEST(more_siblings_than_the_first_room)
 {
-    struct gd__shard *list = NULL;
+    struct gd_shard *list = NULL;
     size_t n = 0;
     directory_enter();
     for (unsigned i = 100; i > 0; i--) {
@@ -219,11 +219,11 @@ TEST(each_failed_call_is_an_error)
     directory_enter();
     make_file("run.1-of-2.db", 0);
     for (unsigned long nth = 1;; nth++) {
-        struct gd__shard *list = NULL, s;
+        struct gd_shard *list = NULL, s;
         char *path = NULL, *base = NULL;
         size_t n = 0;
         gd__fault_begin(nth);
-        const int made = gd__shard_path(&path, "run.db", (struct gd__shard){ 0, 2 });
+        const int made = gd__shard_path(&path, "run.db", (struct gd_shard){ 0, 2 });
         const int split = gd__shard_path_split("run.1-of-2.db", &base, &s);
         const int listed = gd__shard_siblings(&list, &n, "run.db");
         const unsigned long calls = gd__fault_count();

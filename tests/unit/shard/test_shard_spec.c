@@ -95,13 +95,13 @@ TEST(an_error_message_shows_the_text)
 
 TEST(numbers_of_a_program)
 {
-    CHECK_EQ(gd__shard_check((struct gd__shard){ 0, 1 }), 0);
-    CHECK_EQ(gd__shard_check((struct gd__shard){ 15, 16 }), 0);
-    CHECK_EQ(gd__shard_check((struct gd__shard){ 999999, 1000000 }), 0);
-    CHECK_EQ(gd__shard_check((struct gd__shard){ 0, 0 }), GD_E_INVALID);
+    CHECK_EQ(gd__shard_check((struct gd_shard){ 0, 1 }), 0);
+    CHECK_EQ(gd__shard_check((struct gd_shard){ 15, 16 }), 0);
+    CHECK_EQ(gd__shard_check((struct gd_shard){ 999999, 1000000 }), 0);
+    CHECK_EQ(gd__shard_check((struct gd_shard){ 0, 0 }), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "0 shards: the number of shards must be 1 to 1000000");
-    CHECK_EQ(gd__shard_check((struct gd__shard){ 0, 1000001 }), GD_E_INVALID);
-    CHECK_EQ(gd__shard_check((struct gd__shard){ 16, 16 }), GD_E_INVALID);
+    CHECK_EQ(gd__shard_check((struct gd_shard){ 0, 1000001 }), GD_E_INVALID);
+    CHECK_EQ(gd__shard_check((struct gd_shard){ 16, 16 }), GD_E_INVALID);
     CHECK_CONTAINS(gd_error_text(), "shard 16 of 16: the index of a shard is counted from 0, so it must be 0 to 15");
 }
 
