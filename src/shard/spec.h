@@ -14,7 +14,7 @@ enum { GD__SHARD_MOST = 1000000 }; /* the most shards */
 
 /* What a user writes after --shard. */
 struct gd__shard_spec {
-    bool automatic;         /* "auto", "auto/N": gd__shard_find() in environment.h finds the index */
+    bool automatic;        /* "auto", "auto/N": gd__shard_find() in environment.h finds the index */
     struct gd_shard shard; /* if automatic: the index is 0, and the count is N, or 0 if the user wrote no N */
 };
 
