@@ -119,9 +119,39 @@ TEST(a_message_explains_sigterm)
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
     read_message(i, words, sizeof words);
     CHECK_CONTAINS(words, "gpu-dispatch: terminated: ");
-    CHECK_CONTAINS(words, "may finish within 1m35s; a second SIGTERM ends ");
-    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    CHECK_CONTAINS(words, "may finish within 1m35s; SIGINT (Ctrl-C) ends ");
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
     CHECK_EQ(sh_wait(i.running).status, 143);
+}
+
+/* When Slurm preempts a job, it sends SIGCONT and SIGTERM, and two more SIGTERMs at the end of its grace time. */
+TEST(more_sigterms_change_nothing)
+{
+    struct interrupted i = start("--stop-grace 1h", WAIT);
+    CHECK_EQ(kill(i.running.pid, SIGCONT), 0);
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    await_lines(i.said, 1);
+    for (int n = 0; n < 2; n++) {
+        CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+        await_heeded(i);
+    }
+    struct ran r = interrupt(i, SIGTERM);
+    CHECK_EQ(r.status, 143);
+    CHECK_STR(r.out, "done\ndone\n");
+}
+
+TEST(sigterm_after_ctrl_c_sets_a_time_limit)
+{
+    struct interrupted i = start("--stop-grace 1h", WAIT);
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
+    await_lines(i.said, 1);
+    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    char words[256];
+    read_message(i, words, sizeof words);
+    CHECK_CONTAINS(words, "gpu-dispatch: terminated: ");
+    struct ran r = interrupt(i, SIGTERM);
+    CHECK_EQ(r.status, 130);
+    CHECK_STR(r.out, "done\ndone\n");
 }
 
 /* The tasks would run for longer than the case may take. */
@@ -220,8 +250,8 @@ TEST(two_signals_with_threads_of_a_driver)
 {
     struct interrupted i = start_with(DRIVER, "--gpus auto", WAIT);
     CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
-    await_lines(i.said, 1); /* a second signal before this message counts as the same request */
-    CHECK_EQ(kill(i.running.pid, SIGTERM), 0);
+    await_lines(i.said, 1);
+    CHECK_EQ(kill(i.running.pid, SIGINT), 0);
     CHECK_EQ(sh_wait(i.running).status, 143);
 }
 

@@ -7,8 +7,10 @@
  * cli_interrupt_close() is called. A driver's library may start threads that do not block them. So a handler writes to
  * an eventfd for that thread. A signalfd would miss signals that were delivered to another thread.
  *
- *   SIGINT    the first lets running tasks finish, however long they take; the second ends everything
- *   SIGTERM   the same, but the whole run has to end within --stop-grace: see limits[]
+ *   SIGINT    the first lets running tasks finish, however long they take; a SIGINT after any other signal ends
+ *             everything
+ *   SIGTERM   the same as the first SIGINT, but the whole run has to end within --stop-grace: see limits[]. More of them
+ *             change nothing: Slurm sends three when it preempts a job, two of them long before its SIGKILL
  *   SIGHUP    lets running tasks finish, and never ends them: it comes more than once when a terminal is closed
  *   SIGTSTP   Ctrl-Z. If there is a panel, the panel handles it, because it must restore the terminal first.
  *   SIGCONT   cancels a SIGTSTP that has not stopped the process yet
@@ -37,8 +39,8 @@
 
 enum { SIGNALS = 5, RESERVE_MOST_MS = 5000 };
 static const int numbers[SIGNALS] = { SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT };
-static atomic_bool stop_wanted, interrupt_wanted, hangup_wanted; /* set by a signal */
-static atomic_bool hung_up;                                      /* SIGHUP came */
+static atomic_bool stop_wanted, interrupt_wanted, term_wanted, hangup_wanted; /* set by a signal */
+static atomic_bool hung_up;                                                   /* SIGHUP came */
 /* The eventfd that the handler writes to. It is never closed, because a handler may be about to write. */
 static atomic_int wake_fd = -1;
 static atomic_int latest; /* the last SIGINT or SIGTERM */
@@ -83,7 +85,10 @@ static void on_signal(int number)
     if (number == SIGHUP)
         hung_up = true;
     cli_suspend_note(number);
-    *(number == SIGTSTP ? &stop_wanted : number == SIGHUP ? &hangup_wanted : &interrupt_wanted) = true;
+    *(number == SIGTSTP   ? &stop_wanted
+      : number == SIGHUP  ? &hangup_wanted
+      : number == SIGTERM ? &term_wanted
+                          : &interrupt_wanted) = true;
     (void)!write(wake_fd, &one, sizeof one); /* if it is full, the thread is woken anyway */
     errno = saved;
 }
@@ -95,10 +100,16 @@ static bool take_wakeup(void)
     return read(wake_fd, &n, sizeof n) == (ssize_t)sizeof n;
 }
 
-/* Whether a signal that asks to end the run came since the last call. */
+/* Whether SIGINT came since the last call. */
 static bool take_interrupt(void)
 {
     return atomic_exchange(&interrupt_wanted, false);
+}
+
+/* Whether SIGTERM came since the last call. */
+static bool take_term(void)
+{
+    return atomic_exchange(&term_wanted, false);
 }
 
 /* For the error messages of tasks that are not done. */
@@ -164,22 +175,24 @@ static const char *count_tasks(const struct cli_interrupt *i, char *text, size_t
     return s.running == 1 ? "it" : "them";
 }
 
-/* Shuts the run down at the first signal, and reports that. A signal that comes before the message is
- * printed does not count as a second request: timeout(1) signals a process and then its whole group. */
-static void begin_shutdown(struct cli_interrupt *i, int number)
+/* Prints what the first SIGINT does. A SIGINT that comes before the message is printed does not count as a second
+ * request: timeout(1) signals a process and then its whole group. */
+static void say_interrupted(struct cli_interrupt *i)
+{
+    char message[192], tasks[64];
+    const char *them = count_tasks(i, tasks, sizeof tasks);
+    snprintf(message, sizeof message, "interrupted: %s; Ctrl-C again ends %s at once", tasks, them);
+    (void)take_interrupt();
+    i->say(i->user, message);
+}
+
+static void say_terminated(struct cli_interrupt *i)
 {
     char message[192], tasks[64], time[32];
     const char *them = count_tasks(i, tasks, sizeof tasks);
-    gd__run_shutdown(i->run, reason_for(number));
-    if (number == SIGTERM) {
-        i->term_ns = gd__now_ns();
-        const double seconds = (double)(i->grace_ms - reserve_ms(i)) / 1000;
-        snprintf(message, sizeof message, "terminated: %s within %s; a second SIGTERM ends %s at once", tasks,
-                 gd__text_duration(time, sizeof time, seconds), them);
-    } else {
-        snprintf(message, sizeof message, "interrupted: %s; Ctrl-C again ends %s at once", tasks, them);
-    }
-    (void)take_interrupt();
+    const double seconds = (double)(i->grace_ms - reserve_ms(i)) / 1000;
+    snprintf(message, sizeof message, "terminated: %s within %s; SIGINT (Ctrl-C) ends %s at once", tasks,
+             gd__text_duration(time, sizeof time, seconds), them);
     i->say(i->user, message);
 }
 
@@ -196,16 +209,37 @@ static void drain(struct cli_interrupt *i)
     i->say(i->user, message);
 }
 
-static void act_on_signal(struct cli_interrupt *i)
+static void begin_shutdown(struct cli_interrupt *i, int number)
+{
+    i->first = number;
+    gd__run_shutdown(i->run, reason_for(number));
+}
+
+static void act_on_interrupt(struct cli_interrupt *i)
 {
     if (i->over) {
         i->late++;
-    } else if (atomic_fetch_add(&i->count, 1) == 0) {
-        const int signal = latest;
-        i->first = signal;
-        begin_shutdown(i, signal);
+    } else if (atomic_fetch_add(&i->count, 1) > 0) {
+        gd__run_abort(i->run, reason_for(SIGINT));
     } else {
-        gd__run_abort(i->run, reason_for(latest));
+        begin_shutdown(i, SIGINT);
+        say_interrupted(i);
+    }
+    i->hurry(i->user, atomic_load(&i->count) + i->late);
+}
+
+/* Only the first SIGTERM counts. If it comes after Ctrl-C, the tasks that may finish get a time limit. */
+static void act_on_term(struct cli_interrupt *i)
+{
+    if (i->term_ns != 0)
+        return;
+    i->term_ns = gd__now_ns();
+    if (i->over) {
+        i->late++;
+    } else {
+        if (atomic_fetch_add(&i->count, 1) == 0)
+            begin_shutdown(i, SIGTERM);
+        say_terminated(i);
     }
     i->hurry(i->user, atomic_load(&i->count) + i->late);
 }
@@ -216,7 +250,9 @@ static void act_on_wakeup(struct cli_interrupt *i)
     if (atomic_exchange(&hangup_wanted, false))
         drain(i);
     if (take_interrupt())
-        act_on_signal(i);
+        act_on_interrupt(i);
+    if (take_term())
+        act_on_term(i);
     while (next_limit(i) <= gd__now_ns())
         limits[i->n_limits++].reached(i);
     pthread_mutex_unlock(&i->lock);
@@ -261,7 +297,7 @@ static void restore_signals(struct cli_interrupt *i)
             sigaction(numbers[k], &i->before[k], NULL);
     pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
     (void)take_wakeup();
-    const bool interrupted = take_interrupt() || i->late > 0;
+    const bool interrupted = (take_interrupt() | take_term()) || i->late > 0;
     if (atomic_exchange(&stop_wanted, false))
         (void)raise(SIGTSTP);
     if (interrupted)
