@@ -30,7 +30,7 @@ static const char schema[] =
     " pid INTEGER NOT NULL, host TEXT, total INTEGER NOT NULL DEFAULT 0, taken INTEGER NOT NULL DEFAULT 0,"
     " skipped INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,"
     " written REAL, busy REAL NOT NULL DEFAULT 0, all_done INTEGER NOT NULL DEFAULT 0,"
-    " all_failed INTEGER NOT NULL DEFAULT 0);"
+    " all_failed INTEGER NOT NULL DEFAULT 0, shard TEXT);"
     /* The columns that a resumed run reads come first, so that it need not read the rest of a row. */
     "CREATE TABLE task(id INTEGER PRIMARY KEY, key BLOB NOT NULL, version, state TEXT NOT NULL,"
     " attempts INTEGER NOT NULL, number INTEGER NOT NULL, run INTEGER NOT NULL, started REAL, seconds REAL,"
@@ -152,11 +152,11 @@ static int check_kind(sqlite3 *db, const char *path)
         return 0;
     if (application != GD__DB_APPLICATION)
         return gd__error(GD_E_CORRUPT, "%s is a database of another program, not a journal: give another file", path);
-    if (version != GD__DB_VERSION)
+    if (version < GD__DB_VERSION_LEAST || version > GD__DB_VERSION)
         return gd__error(GD_E_VERSION,
-                         "%s is a journal of version %lld, but this gpu_dispatch reads version %d: use the "
+                         "%s is a journal of version %lld, but this gpu_dispatch reads versions %d to %d: use the "
                          "gpu_dispatch that made it, or a newer one",
-                         path, (long long)version, GD__DB_VERSION);
+                         path, (long long)version, GD__DB_VERSION_LEAST, GD__DB_VERSION);
     return 1;
 }
 
@@ -273,6 +273,36 @@ static int make_schema(sqlite3 *db, const char *path)
         gd__db_exec(db, mark) != SQLITE_OK)
         return gd__db_error(db, "make", path);
     return 0;
+}
+
+/* Version 2 has run.shard. A process that is killed in the middle leaves version 1. */
+int gd__db_upgrade(sqlite3 *db, const char *path)
+{
+    int64_t version;
+    if (gd__db_integer(db, "PRAGMA user_version", &version) != SQLITE_OK)
+        return gd__db_error(db, "read", path);
+    if (version == GD__DB_VERSION)
+        return 0;
+    int rc = gd__db_exec(db, "BEGIN IMMEDIATE");
+    if (rc == SQLITE_OK)
+        rc = gd__db_exec(db, "ALTER TABLE run ADD COLUMN shard TEXT");
+    GD__KILL_POINT("journal_upgrade");
+    if (rc == SQLITE_OK)
+        rc = gd__db_exec(db, "PRAGMA user_version = 2");
+    if (rc == SQLITE_OK)
+        rc = gd__db_exec(db, "COMMIT");
+    const int code = rc == SQLITE_OK ? 0 : gd__db_error(db, "upgrade", path);
+    if (code < 0)
+        gd__db_exec(db, "ROLLBACK"); /* harmless if SQLite has already rolled back */
+    return code;
+}
+
+const char *gd__db_shard_column(sqlite3 *db)
+{
+    int64_t version;
+    if (gd__db_integer(db, "PRAGMA user_version", &version) != SQLITE_OK)
+        return NULL;
+    return version >= 2 ? "shard" : "NULL";
 }
 
 /* SQLite gives names like ":memory:" and "file:x" a special meaning, so "./" is put before them. */

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GD__DB_APPLICATION 0x67644a31 /* "gdJ1" */
-enum { GD__DB_VERSION = 1 };
+#define GD__DB_APPLICATION 0x67644a31                  /* "gdJ1" */
+enum { GD__DB_VERSION = 2, GD__DB_VERSION_LEAST = 1 }; /* older versions are read, and upgraded when written to */
 
 /* How a task ended, as stored in task.state. */
 enum gd__final { GD__FINAL_NONE = 0, GD__FINAL_DONE = 1, GD__FINAL_FAILED = 2 };
@@ -16,6 +16,11 @@ enum gd__final { GD__FINAL_NONE = 0, GD__FINAL_DONE = 1, GD__FINAL_FAILED = 2 };
 /* Opens for writing. Creates the file if it does not exist. */
 int gd__db_open_write(sqlite3 **out, const char *path);
 int gd__db_open_read(sqlite3 **out, const char *path);
+/* Changes a journal of an older version to GD__DB_VERSION, in one transaction. The caller holds the journal's lock. */
+int gd__db_upgrade(sqlite3 *db, const char *path);
+/* SQL for the last run's shard: a column, or a NULL in a journal of version 1. Returns NULL if the version cannot be
+ * read. */
+const char *gd__db_shard_column(sqlite3 *db);
 
 /* Sets the thread's error message from SQLite's: "cannot DOING PATH: ...". Returns the matching code. */
 int gd__db_error(sqlite3 *db, const char *doing, const char *path);

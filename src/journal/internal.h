@@ -2,6 +2,7 @@
  *
  *   journal.c        opening and closing, the run's and the feeder's calls
  *   follow.c         files whose length is recorded
+ *   identity.c       the shard that the journal belongs to
  *   write/note.c     what callbacks add to a record
  *   write/record.c   a record as it waits in memory
  *   write/group.c    a group of records as a virtual table of SQLite
@@ -75,8 +76,9 @@ struct gd__figures {
 };
 
 struct gd_journal {
-    struct gd_journal_options o; /* path and command are copies */
+    struct gd_journal_options o; /* path, command and skip_done are copies */
     char *path, *command;
+    char **skip_done;
     pid_t pid; /* the process that opened it */
     struct gd__journal_lock hold;
     sqlite3 *db; /* used by the writer's thread while it runs */

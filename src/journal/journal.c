@@ -10,7 +10,9 @@
 #include "base/hash/key.h"
 #include "base/sized.h"
 #include "binding.h"
+#include "journal/identity.h"
 #include "journal/internal.h"
+#include "shard/names.h"
 
 enum { TELL_EVERY = 1 << 16, WINDOW_MS_MOST = 3600 * 1000 };
 
@@ -21,10 +23,43 @@ bool gd_journal_available(void)
 
 /* --- opening --- */
 
+/* Copies what the options point to. */
+static int copy_options(struct gd_journal *j)
+{
+    char *path = NULL;
+    int rc = 0;
+    if (j->o.shard.count > 0)
+        rc = gd__shard_path(&path, j->o.path, j->o.shard);
+    else
+        path = gd__strdup(j->o.path);
+    if (rc < 0)
+        return rc;
+    j->path = path;
+    j->command = j->o.command ? gd__strdup(j->o.command) : NULL;
+    j->skip_done = j->o.n_skip_done > 0 ? gd__calloc(j->o.n_skip_done, sizeof *j->skip_done) : NULL;
+    bool copied = j->path && (!j->o.command || j->command) && (j->o.n_skip_done == 0 || j->skip_done);
+    for (size_t i = 0; copied && i < j->o.n_skip_done; i++)
+        copied = (j->skip_done[i] = gd__strdup(j->o.skip_done[i])) != NULL;
+    j->o.path = j->path;
+    j->o.command = j->command;
+    j->o.skip_done = (const char *const *)j->skip_done;
+    return copied ? 0 : gd__error(GD_E_NO_MEMORY, "no memory for a journal");
+}
+
+static int check_skip_done(const struct gd_journal_options *o)
+{
+    if (o->n_skip_done > 0 && !o->skip_done)
+        return gd__error(GD_E_INVALID, "gd_journal_open: n_skip_done is %zu, but skip_done is NULL", o->n_skip_done);
+    for (size_t i = 0; i < o->n_skip_done; i++)
+        if (!o->skip_done[i] || !*o->skip_done[i])
+            return gd__error(GD_E_INVALID, "gd_journal_open: skip_done[%zu] is empty: give the path of a journal", i);
+    return 0;
+}
+
 static int read_options(struct gd_journal *j, const struct gd_journal_options *o)
 {
     j->o = (struct gd_journal_options)GD_JOURNAL_OPTIONS_INIT;
-    const int rc = gd__sized_read(&j->o, sizeof j->o, o, "gd_journal_options");
+    int rc = gd__sized_read(&j->o, sizeof j->o, o, "gd_journal_options");
     if (rc < 0)
         return rc;
     j->o.size = sizeof j->o;
@@ -36,32 +71,43 @@ static int read_options(struct gd_journal *j, const struct gd_journal_options *o
     if (j->o.window_ms > WINDOW_MS_MOST)
         return gd__error(GD_E_INVALID, "gd_journal_open: window_ms is %u: it must be at most an hour (3600000)",
                          j->o.window_ms);
-    j->path = gd__strdup(j->o.path);
-    j->command = j->o.command ? gd__strdup(j->o.command) : NULL;
-    j->o.path = j->path;
-    if (!j->path || (j->o.command && !j->command))
-        return gd__error(GD_E_NO_MEMORY, "no memory for a journal");
-    j->o.command = j->command;
-    return 0;
+    if (j->o.shard.count > 0 || j->o.shard.index > 0)
+        rc = gd__shard_check(j->o.shard);
+    if (rc == 0)
+        rc = check_skip_done(&j->o);
+    if (rc == 0 && j->o.shard.count > 0)
+        rc = gd__identity_siblings(j->o.path, j->o.shard, j->o.skip_done, j->o.n_skip_done);
+    return rc < 0 ? rc : copy_options(j);
 }
 
-/* Reads the last run: its command, and how many records the journal has. */
-static int read_last_run(struct gd_journal *j, char **command)
+struct last_run {
+    char *command; /* NULL: none was given */
+    struct gd_shard shard;
+};
+
+/* Reads the last run: what identifies its work, and how many records the journal has. */
+static int read_last_run(struct gd_journal *j, struct last_run *last)
 {
     sqlite3_stmt *s = NULL;
+    char sql[128];
     bool in_range = true;
-    int rc =
-        gd__db_prepare(j->db, "SELECT number, all_done, all_failed, command FROM run ORDER BY number DESC LIMIT 1", &s);
-    *command = NULL;
+    const char *column = gd__db_shard_column(j->db);
+    *last = (struct last_run){ .command = NULL };
+    if (!column)
+        return gd__db_error(j->db, "read", j->path);
+    snprintf(sql, sizeof sql, "SELECT number, all_done, all_failed, command, %s FROM run ORDER BY number DESC LIMIT 1",
+             column);
+    int rc = gd__db_prepare(j->db, sql, &s);
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         const int64_t number = sqlite3_column_int64(s, 0);
-        in_range = number > 0 && number < GD__DB_COUNT_MOST; /* so that number + 1 does not overflow */
+        in_range = number > 0 && number < GD__DB_COUNT_MOST && /* so that number + 1 does not overflow */
+                   gd__identity_parse((const char *)sqlite3_column_text(s, 4), &last->shard);
         j->run = (uint64_t)number;
         j->figures.all_done = j->before_done = gd__db_count(s, 1);
         j->figures.all_failed = j->before_failed = gd__db_count(s, 2);
         const char *text = (const char *)sqlite3_column_text(s, 3);
-        *command = text ? gd__strdup(text) : NULL;
-        rc = text && !*command ? SQLITE_NOMEM : SQLITE_DONE;
+        last->command = text ? gd__strdup(text) : NULL;
+        rc = text && !last->command ? SQLITE_NOMEM : SQLITE_DONE;
     }
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "read", j->path);
     sqlite3_finalize(s);
@@ -69,14 +115,18 @@ static int read_last_run(struct gd_journal *j, char **command)
     return code < 0 || in_range ? code : gd__db_code(SQLITE_CORRUPT, "use", j->path);
 }
 
-static int check_resume(const struct gd_journal *j, const char *command, bool has_records)
+static int check_resume(const struct gd_journal *j, const struct last_run *last, bool has_records)
 {
+    const char *command = last->command;
     const unsigned long long records = j->before_done + j->before_failed;
     if (has_records && j->o.resume == GD_JOURNAL_RESUME_NONE)
         return gd__error(
             GD_E_EXISTS,
             "%s already has the records of %llu tasks: resume it, or give another file, or remove this one", j->path,
             records);
+    const int rc = has_records ? gd__identity_check(j->path, last->shard, j->o.shard) : 0;
+    if (rc < 0)
+        return rc;
     if (has_records && command && j->command && !j->o.force && strcmp(command, j->command) != 0)
         return gd__error(GD_E_MISMATCH,
                          "%s was made by another command: \"%s\". The command now is \"%s\". Run the first one, or "
@@ -87,14 +137,16 @@ static int check_resume(const struct gd_journal *j, const char *command, bool ha
 
 static int open_records(struct gd_journal *j)
 {
-    char *command;
+    struct last_run last;
     int64_t any = 0;
-    int rc = read_last_run(j, &command);
+    int rc = read_last_run(j, &last);
     if (rc == 0 && gd__db_integer(j->db, "SELECT 1 FROM task LIMIT 1", &any) != SQLITE_OK)
         rc = gd__db_error(j->db, "read", j->path);
     if (rc == 0)
-        rc = check_resume(j, command, any != 0);
-    gd__free(command);
+        rc = check_resume(j, &last, any != 0);
+    gd__free(last.command);
+    if (rc == 0)
+        rc = gd__db_upgrade(j->db, j->path);
     if (rc == 0)
         rc = gd__store_open(j);
     if (rc == 0)
@@ -126,6 +178,9 @@ static void free_journal(struct gd_journal *j)
     gd__free(j->note.text.bytes);
     gd__free(j->path);
     gd__free(j->command);
+    for (size_t i = 0; j->skip_done && i < j->o.n_skip_done; i++)
+        gd__free(j->skip_done[i]);
+    gd__free(j->skip_done);
     pthread_cond_destroy(&j->work);
     pthread_cond_destroy(&j->moved);
     pthread_mutex_destroy(&j->lock);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "journal/db.h"
+#include "journal/identity.h"
 #include "journal/journal.h"
 #include "journal/lock.h"
 
@@ -26,8 +27,8 @@ enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };
 struct gd_journal_reader {
     sqlite3 *db;
     char *path;
-    char *command, *outcome; /* of the last summary */
-    int64_t looks_left;      /* how many more times the current query may take STEPS_A_LOOK steps */
+    char *command, *outcome, *host; /* of the last summary */
+    int64_t looks_left;             /* how many more times the current query may take STEPS_A_LOOK steps */
 };
 
 /* --- limiting every query --- */
@@ -85,6 +86,7 @@ void gd_journal_reader_close(struct gd_journal_reader **rp)
     sqlite3_close(r->db);
     gd__free(r->command);
     gd__free(r->outcome);
+    gd__free(r->host);
     gd__free(r->path);
     gd__free(r);
 }
@@ -101,11 +103,14 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
 {
     gd__free(r->command);
     gd__free(r->outcome);
+    gd__free(r->host);
     r->command = copy_column(s, 0);
     r->outcome = copy_column(s, 1);
+    r->host = copy_column(s, 16);
     *out = (struct gd_journal_summary){
         .command = r->command,
         .end = r->outcome,
+        .host = r->host,
         .pid = gd__db_count(s, 2),
         .total = gd__db_count(s, 3),
         .taken = gd__db_count(s, 4),
@@ -121,6 +126,7 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
         .runs = gd__db_count(s, 14),
         .replaced = gd__db_count(s, 15),
     };
+    (void)gd__identity_parse((const char *)sqlite3_column_text(s, 17), &out->shard); /* a damaged one counts as none */
 }
 
 int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
@@ -130,14 +136,19 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
     sqlite3_stmt *s = NULL;
     struct gd_journal_summary all = { .size = 0 };
     uint64_t holder;
+    char sql[512];
     begin_query(r);
+    const char *shard = gd__db_shard_column(r->db);
+    if (!shard)
+        return read_failed(r);
     /* total() and not sum(), which fails if the sum does not fit an integer */
-    int rc = gd__db_prepare(r->db,
-                            "SELECT command, outcome, pid, total, taken, skipped, done, failed, all_done, all_failed,"
-                            " started, written, ended, (SELECT total(busy) FROM run), (SELECT count(*) FROM run),"
-                            " (SELECT total(done + failed) FROM run) - all_done - all_failed"
-                            " FROM run ORDER BY number DESC LIMIT 1",
-                            &s);
+    snprintf(
+        sql, sizeof sql,
+        "SELECT command, outcome, pid, total, taken, skipped, done, failed, all_done, all_failed, started, written,"
+        " ended, (SELECT total(busy) FROM run), (SELECT count(*) FROM run), (SELECT total(done + failed) FROM run)"
+        " - all_done - all_failed, host, %s FROM run ORDER BY number DESC LIMIT 1",
+        shard);
+    int rc = gd__db_prepare(r->db, sql, &s);
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         read_summary(r, s, &all);
         rc = SQLITE_DONE;

@@ -77,9 +77,9 @@ TEST(a_newer_version_is_refused)
     char words[1024];
     job_lines(&job, "a", NULL);
     CHECK_EQ(job_run(&job), 0);
-    job_sql("run.db", "PRAGMA user_version = 2");
+    job_sql("run.db", "PRAGMA user_version = 3");
     CHECK_EQ(try_open("run.db", words, sizeof words), GD_E_VERSION);
-    CHECK_CONTAINS(words, "version 2");
+    CHECK_CONTAINS(words, "version 3");
     struct gd_journal_reader *r;
     CHECK_EQ(gd_journal_reader_open(&r, "run.db"), GD_E_VERSION);
 }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "journal/identity.h"
 #include "journal/internal.h"
 
 enum { LOG_LONG = 16 << 20, LOG_TOO_LONG = 64 << 20, READER_WAIT_MS = 50, HOST_MAX = 256 };
@@ -249,11 +250,12 @@ void gd__store_close(struct gd_journal *j)
 int gd__store_begin_run(struct gd_journal *j)
 {
     sqlite3_stmt *s = NULL;
-    char host[HOST_MAX] = "";
+    char host[HOST_MAX] = "", shard[GD__SHARD_TEXT];
+    const char *text = gd__identity_text(j->o.shard, shard);
     gethostname(host, sizeof host - 1);
     int rc = gd__db_prepare(j->db,
-                            "INSERT INTO run(number, command, started, pid, host, all_done, all_failed)"
-                            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                            "INSERT INTO run(number, command, started, pid, host, all_done, all_failed, shard)"
+                            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                             &s);
     if (rc == SQLITE_OK) {
         bind_count(s, 1, j->run);
@@ -264,6 +266,7 @@ int gd__store_begin_run(struct gd_journal *j)
         sqlite3_bind_text(s, 5, host, -1, SQLITE_STATIC);
         bind_count(s, 6, j->figures.all_done);
         bind_count(s, 7, j->figures.all_failed);
+        sqlite3_bind_text(s, 8, text, -1, SQLITE_STATIC);
         rc = sqlite3_step(s);
     }
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "write to", j->path);
