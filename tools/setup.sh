@@ -105,6 +105,7 @@ want_for_tests() {
     want g++ g++
     want parallel parallel
     want tmux tmux
+    want_library fuse3 libfuse3-dev
     have chromium || have chromium-browser || have google-chrome || [ "${GD_BROWSER:-}" = no ] ||
         packages="$packages chromium"
 }

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * For tests of journals and deals on a network file system (network_fs.h):
+ *
+ *     struct mount a, b;
+ *     mounts_enter();                                   // a directory for the case, with its own list of mounts
+ *     mount_begin(&a, "a", "--locks", "local", NULL);   // mounts the directory "server" at "a"
+ *     mount_begin(&b, "b", NULL);
+ *     mount_tell(&a, "cut");
+ *     mount_end(&a);
+ *
+ * A case runs in its own mount namespace. So no mount is left, however the case ends: the kernel removes them with the
+ * last process of the case. A case is skipped if this machine does not allow it.
+ */
+#ifndef GD_TESTS_CLUSTER_FUSE_MOUNTS_H
+#define GD_TESTS_CLUSTER_FUSE_MOUNTS_H
+
+#include "support/directory.h"
+#include "support/small_disk.h"
+
+#define SERVER "server"
+
+struct mount {
+    const char *point;
+    pid_t pid;
+    int commands; /* write */
+    FILE *answers;
+};
+
+/* The directory can be removed only when nothing is mounted in it. */
+TEST_UNUSED static void mounts_leave(void)
+{
+    char path[PATH_MAX];
+    if (getpid() != directory_owner || chdir("/") < 0)
+        return;
+    static const char *const points[] = { "a", "b" };
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory_path, points[i]);
+        umount2(path, MNT_DETACH);
+    }
+}
+
+TEST_UNUSED static void mounts_enter(void)
+{
+    if (access("/dev/fuse", R_OK | W_OK) < 0)
+        SKIP("/dev/fuse cannot be used here");
+    if (!small_disk_allowed() || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        SKIP("mounting is not allowed here");
+    directory_enter();
+    atexit(mounts_leave);
+    signal(SIGPIPE, SIG_IGN);
+    CHECK_EQ(mkdir(SERVER, 0755), 0);
+}
+
+/* Returns false if the program ended before it answered. */
+TEST_UNUSED static bool mount_answered(struct mount *m, const char *expected)
+{
+    char line[64];
+    if (!fgets(line, sizeof line, m->answers))
+        return false;
+    line[strcspn(line, "\n")] = '\0';
+    CHECK_STR(line, expected);
+    return true;
+}
+
+/* Mounts SERVER at the point ("a" or "b"), with options of network_fs. */
+__attribute__((sentinel)) TEST_UNUSED static void mount_begin(struct mount *m, const char *point, ...)
+{
+    char program[PATH_MAX], *argv[16];
+    int commands[2], answers[2], n = 0;
+    va_list options;
+    snprintf(program, sizeof program, "%s/network_fs", getenv("GD_TEST_PLUGINS") ? getenv("GD_TEST_PLUGINS") : ".");
+    CHECK(mkdir(point, 0755) == 0 || errno == EEXIST);
+    CHECK_EQ(pipe2(commands, O_CLOEXEC), 0);
+    CHECK_EQ(pipe2(answers, O_CLOEXEC), 0);
+    argv[n++] = program;
+    va_start(options, point);
+    for (char *option; (option = va_arg(options, char *));)
+        argv[n++] = option;
+    va_end(options);
+    argv[n++] = (char[]){ SERVER };
+    argv[n++] = (char *)(uintptr_t)point;
+    argv[n] = NULL;
+    fflush(NULL);
+    *m = (struct mount){ .point = point, .pid = fork() };
+    CHECK(m->pid >= 0);
+    if (m->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (dup2(commands[0], 0) < 0 || dup2(answers[1], 1) < 0)
+            _exit(127);
+        execv(program, argv);
+        _exit(127);
+    }
+    close(commands[0]);
+    close(answers[1]);
+    m->commands = commands[1];
+    m->answers = fdopen(answers[0], "re");
+    CHECK(m->answers != NULL);
+    if (!mount_answered(m, "mounted"))
+        SKIP("a FUSE file system cannot be mounted here");
+}
+
+/* Sends a command, and waits until it is carried out. */
+TEST_UNUSED static void mount_tell(struct mount *m, const char *command)
+{
+    CHECK_GT(dprintf(m->commands, "%s\n", command), 0);
+    CHECK(mount_answered(m, "done"));
+}
+
+TEST_UNUSED static void mount_end(struct mount *m)
+{
+    CHECK_GT(dprintf(m->commands, "end\n"), 0); /* a fork of the case may have a copy of the pipe */
+    close(m->commands);
+    fclose(m->answers);
+    CHECK_EQ(waitpid(m->pid, NULL, 0), m->pid);
+}
+
+#endif
