@@ -15,7 +15,7 @@
 static void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
     struct fuse_entry_param e;
-    int error = gate_enter();
+    int error = gate_enter_change();
     if (!error) {
         error = mkdirat(node_of(parent)->fd, name, mode) < 0 ? errno : node_find(parent, name, &e);
         gate_leave();
@@ -28,7 +28,7 @@ static void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 
 static void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    int error = gate_enter();
+    int error = gate_enter_change();
     if (!error) {
         error = unlinkat(node_of(parent)->fd, name, AT_REMOVEDIR) < 0 ? errno : 0;
         gate_leave();
@@ -106,7 +106,7 @@ static void do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 
 static void do_fsyncdir(fuse_req_t req, fuse_ino_t ino, int only_data, struct fuse_file_info *fi)
 {
-    int error = gate_enter();
+    int error = gate_enter_change();
     (void)ino, (void)only_data;
     if (!error) {
         error = fsync(dirfd((DIR *)(uintptr_t)fi->fh)) < 0 ? errno : 0;

@@ -110,7 +110,7 @@ static void wait_a_moment(void)
 
 void locks_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock)
 {
-    int error = settings.locks == LOCKS_NONE ? ENOSYS : node_enter(ino);
+    int error = settings.locks == LOCKS_NONE ? ENOSYS : node_enter(ino, false);
     if (!error) {
         error = try_lock(ino, fi, lock, F_OFD_GETLK);
         gate_leave();
@@ -133,7 +133,7 @@ static void forget_data(fuse_ino_t ino)
 void locks_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int wait)
 {
     int error = settings.locks == LOCKS_NONE ? ENOSYS : 0;
-    while (!error && !(error = node_enter(ino))) {
+    while (!error && !(error = node_enter(ino, false))) {
         error = try_lock(ino, fi, lock, F_OFD_SETLK);
         gate_leave();
         if (!wait || (error != EAGAIN && error != EACCES))
@@ -149,7 +149,7 @@ void locks_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 void locks_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op)
 {
     int error = settings.locks == LOCKS_NONE ? ENOSYS : 0;
-    while (!error && !(error = node_enter(ino))) {
+    while (!error && !(error = node_enter(ino, false))) {
         error = flock((int)fi->fh, op | LOCK_NB) < 0 ? errno : 0;
         gate_leave();
         if ((op & LOCK_NB) || error != EWOULDBLOCK)

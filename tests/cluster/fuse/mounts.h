@@ -15,6 +15,8 @@
 #ifndef GD_TESTS_CLUSTER_FUSE_MOUNTS_H
 #define GD_TESTS_CLUSTER_FUSE_MOUNTS_H
 
+#include <limits.h>
+
 #include "support/directory.h"
 #include "support/small_disk.h"
 
@@ -24,7 +26,8 @@ struct mount {
     const char *point;
     pid_t pid;
     int commands; /* write */
-    FILE *answers;
+    int answers;
+    bool reached; /* "cut-at" has cut it */
 };
 
 /* The directory can be removed only when nothing is mounted in it. */
@@ -52,15 +55,26 @@ TEST_UNUSED static void mounts_enter(void)
     CHECK_EQ(mkdir(SERVER, 0755), 0);
 }
 
+/* Reads a line, without its newline. It is "" if the program ended. */
+TEST_UNUSED static void mount_read(struct mount *m, char line[64])
+{
+    size_t n = 0;
+    while (n < 63 && read(m->answers, line + n, 1) == 1 && line[n] != '\n')
+        n++;
+    line[n] = '\0';
+    m->reached |= strcmp(line, "reached") == 0;
+}
+
 /* Returns false if the program ended before it answered. */
 TEST_UNUSED static bool mount_answered(struct mount *m, const char *expected)
 {
     char line[64];
-    if (!fgets(line, sizeof line, m->answers))
-        return false;
-    line[strcspn(line, "\n")] = '\0';
-    CHECK_STR(line, expected);
-    return true;
+    do
+        mount_read(m, line);
+    while (strcmp(line, "reached") == 0);
+    if (*line)
+        CHECK_STR(line, expected);
+    return *line;
 }
 
 /* Mounts SERVER at the point ("a" or "b"), with options of network_fs. */
@@ -94,8 +108,7 @@ __attribute__((sentinel)) TEST_UNUSED static void mount_begin(struct mount *m, c
     close(commands[0]);
     close(answers[1]);
     m->commands = commands[1];
-    m->answers = fdopen(answers[0], "re");
-    CHECK(m->answers != NULL);
+    m->answers = answers[0];
     if (!mount_answered(m, "mounted"))
         SKIP("a FUSE file system cannot be mounted here");
 }
@@ -103,15 +116,45 @@ __attribute__((sentinel)) TEST_UNUSED static void mount_begin(struct mount *m, c
 /* Sends a command, and waits until it is carried out. */
 TEST_UNUSED static void mount_tell(struct mount *m, const char *command)
 {
+    m->reached = false;
     CHECK_GT(dprintf(m->commands, "%s\n", command), 0);
     CHECK(mount_answered(m, "done"));
+}
+
+/* After "cut-at": waits until the mount is cut, or the process has ended. Returns whether the mount is cut. */
+TEST_UNUSED static bool mount_await_cut(struct mount *m, pid_t pid)
+{
+    const int ended = (int)syscall(SYS_pidfd_open, pid, 0);
+    char line[64];
+    struct pollfd p[] = { { .fd = m->answers, .events = POLLIN }, { .fd = ended, .events = POLLIN } };
+    CHECK(ended >= 0);
+    while (!m->reached) {
+        CHECK_GT(poll(p, 2, -1), 0);
+        if (p[0].revents)
+            mount_read(m, line);
+        else if (p[1].revents)
+            break;
+    }
+    close(ended);
+    return m->reached;
+}
+
+/* Kills a process that waits for a cut mount, in mid-operation. That operation is not carried out. */
+TEST_UNUSED static void mount_kill(struct mount *m, pid_t pid)
+{
+    int status;
+    kill(pid, SIGKILL);
+    mount_tell(m, "fail");
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status));
+    mount_tell(m, "mend");
 }
 
 TEST_UNUSED static void mount_end(struct mount *m)
 {
     CHECK_GT(dprintf(m->commands, "end\n"), 0); /* a fork of the case may have a copy of the pipe */
     close(m->commands);
-    fclose(m->answers);
+    close(m->answers);
     CHECK_EQ(waitpid(m->pid, NULL, 0), m->pid);
 }
 

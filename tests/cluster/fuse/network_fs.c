@@ -116,7 +116,10 @@ static void answer(const char *line)
 
 static void obey(const char *command)
 {
-    if (strcmp(command, "cut\n") == 0)
+    unsigned change;
+    if (sscanf(command, "cut-at %u", &change) == 1)
+        gate_cut_at(change);
+    else if (strcmp(command, "cut\n") == 0)
         gate_set(GATE_CUT);
     else if (strcmp(command, "fail\n") == 0)
         gate_set(GATE_FAIL);

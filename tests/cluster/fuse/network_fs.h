@@ -21,6 +21,8 @@
  * line, and answers each with "done". The mount also ends when the standard input ends.
  *
  *     cut                   every operation of this mount waits, as on a machine that has lost its network
+ *     cut-at N              cuts the mount when the Nth operation begins that writes, flushes, or changes a name or an
+ *                           attribute (from 1), and prints "reached"
  *     fail                  every operation of this mount fails with EIO
  *     mend                  the mount works again, and operations that wait go on
  *     end                   the mount ends, and operations that wait fail
@@ -54,10 +56,12 @@ extern struct fuse_session *session;
 
 enum gate { GATE_OPEN, GATE_CUT, GATE_FAIL };
 
-/* Waits while the mount is cut. Returns 0, or EIO: the operation must not be carried out, and gate_leave() must not be
- * called. */
+/* Both wait while the mount is cut. They return 0, or EIO: the operation must not be carried out, and gate_leave() must
+ * not be called. */
 int gate_enter(void);
+int gate_enter_change(void);
 void gate_leave(void);
+void gate_cut_at(unsigned change);
 void gate_set(enum gate to); /* returns when no operation is running, unless the gate is open */
 
 /* --- nodes.c: the inodes that the kernel knows. Their numbers are the addresses of nodes. --- */
@@ -77,7 +81,7 @@ struct node *node_of(fuse_ino_t ino);
 /* They return 0 or an errno. node_find() counts a lookup, if it succeeds. */
 int node_find(fuse_ino_t parent, const char *name, struct fuse_entry_param *out);
 int node_reopen(fuse_ino_t ino, int flags, int *fd);
-int node_enter(fuse_ino_t ino);                              /* gate_enter(), for an operation on a file */
+int node_enter(fuse_ino_t ino, bool change);                 /* gate_enter(), for an operation on a file */
 void node_mark_removed(fuse_ino_t parent, const char *name); /* the name will be removed */
 void node_forget(fuse_ino_t ino, uint64_t lookups);
 

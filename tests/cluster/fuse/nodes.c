@@ -90,9 +90,9 @@ static bool is_stale(const struct node *n)
     return settings.stale && !n->removed && fstat(n->fd, &s) == 0 && s.st_nlink == 0;
 }
 
-int node_enter(fuse_ino_t ino)
+int node_enter(fuse_ino_t ino, bool change)
 {
-    const int error = gate_enter();
+    const int error = change ? gate_enter_change() : gate_enter();
     if (error || !is_stale(node_of(ino)))
         return error;
     gate_leave();

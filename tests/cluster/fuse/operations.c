@@ -21,8 +21,10 @@
             return;                           \
         }                                     \
     } while (0)
-#define BEGIN()        BEGIN_WITH(gate_enter())
-#define BEGIN_ON(file) BEGIN_WITH(node_enter(file))
+#define BEGIN()               BEGIN_WITH(gate_enter())
+#define BEGIN_CHANGE()        BEGIN_WITH(gate_enter_change())
+#define BEGIN_ON(file)        BEGIN_WITH(node_enter(file, false))
+#define BEGIN_CHANGE_ON(file) BEGIN_WITH(node_enter(file, true))
 
 /* Ends an operation that replies with 0 or an errno. */
 static void end(fuse_req_t req, bool good)
@@ -44,7 +46,9 @@ static void end_with_entry(fuse_req_t req, fuse_ino_t parent, const char *name, 
     struct fuse_entry_param e;
     int error = good ? node_find(parent, name, &e) : errno;
     gate_leave();
-    if (error)
+    if (error == ENOENT && good && settings.cache_s > 0) /* the kernel also remembers that there is no such name */
+        fuse_reply_entry(req, &e);
+    else if (error)
         fuse_reply_err(req, error);
     else if (fuse_reply_entry(req, &e) < 0)
         node_forget(e.ino, 1);
@@ -72,20 +76,20 @@ static void do_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *f
 
 static void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
-    BEGIN();
+    BEGIN_CHANGE();
     end_with_entry(req, parent, name, mknodat(node_of(parent)->fd, name, mode, dev) == 0);
 }
 
 static void do_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-    BEGIN();
+    BEGIN_CHANGE();
     end_with_entry(req, parent, name, symlinkat(target, node_of(parent)->fd, name) == 0);
 }
 
 static void do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
     char path[64];
-    BEGIN();
+    BEGIN_CHANGE();
     errno = EPERM;
     proc_path(path, ino);
     bool good = !settings.no_links && linkat(AT_FDCWD, path, node_of(parent)->fd, name, AT_SYMLINK_FOLLOW) == 0;
@@ -96,7 +100,7 @@ static void do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
 
 static void do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    BEGIN();
+    BEGIN_CHANGE();
     node_mark_removed(parent, name);
     end(req, unlinkat(node_of(parent)->fd, name, 0) == 0);
 }
@@ -104,7 +108,7 @@ static void do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 static void do_rename(fuse_req_t req, fuse_ino_t from, const char *name, fuse_ino_t to, const char *new_name,
                       unsigned flags)
 {
-    BEGIN();
+    BEGIN_CHANGE();
     node_mark_removed(to, new_name);
     errno = EINVAL;
     end(req, (flags == 0 || !settings.no_rename_flags) &&
@@ -165,7 +169,7 @@ static void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *s, int which
     char path[64];
     struct timespec times[2];
     bool good = true;
-    BEGIN_ON(ino);
+    BEGIN_CHANGE_ON(ino);
     proc_path(path, ino);
     if (which & FUSE_SET_ATTR_MODE)
         good = chmod(path, s->st_mode) == 0;
@@ -219,7 +223,7 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
     struct fuse_entry_param e;
-    BEGIN();
+    BEGIN_CHANGE();
     const int fd = openat(node_of(parent)->fd, name, (fi->flags | O_CREAT | O_CLOEXEC) & ~O_NOFOLLOW, mode);
     const int error = fd < 0 ? errno : node_find(parent, name, &e);
     gate_leave();
@@ -240,7 +244,7 @@ static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t at, struct fuse_file_info *fi)
 {
     char *data = malloc(size);
-    int error = data ? node_enter(ino) : ENOMEM;
+    int error = data ? node_enter(ino, false) : ENOMEM;
     ssize_t n = 0;
     if (!error) {
         n = pread((int)fi->fh, data, size, at);
@@ -256,7 +260,7 @@ static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t at, struc
 
 static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t at, struct fuse_file_info *fi)
 {
-    BEGIN_ON(ino);
+    BEGIN_CHANGE_ON(ino);
     const ssize_t n = pwrite((int)fi->fh, data, size, at);
     const int error = n < 0 ? errno : 0;
     gate_leave();
@@ -288,13 +292,13 @@ static void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void do_fsync(fuse_req_t req, fuse_ino_t ino, int only_data, struct fuse_file_info *fi)
 {
-    BEGIN_ON(ino);
+    BEGIN_CHANGE_ON(ino);
     end(req, (only_data ? fdatasync((int)fi->fh) : fsync((int)fi->fh)) == 0);
 }
 
 static void do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t at, off_t size, struct fuse_file_info *fi)
 {
-    BEGIN_ON(ino);
+    BEGIN_CHANGE_ON(ino);
     end(req, fallocate((int)fi->fh, mode, at, size) == 0);
 }
 

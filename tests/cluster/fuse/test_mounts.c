@@ -254,6 +254,9 @@ TEST(a_cache)
     CHECK_STR(text, "six");
     CHECK_EQ(unlink("b/x"), 0);
     CHECK_EQ(access("a/x", F_OK), 0); /* the name is cached too */
+    CHECK_EQ(access("a/new", F_OK), -1);
+    close(open_file("b/new"));
+    CHECK_EQ(access("a/new", F_OK), -1); /* and that there was no such name */
     mount_end(&a);
     mount_end(&b);
 }
@@ -318,6 +321,33 @@ TEST(the_end_of_a_cut_mount)
     mount_end(&a);
     CHECK_EQ(read(ends[0], &result, sizeof result), (ssize_t)sizeof result);
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+/* The mount is cut before each change in turn. Later operations do not happen. */
+TEST(a_cut_at_a_change)
+{
+    struct mount a;
+    mounts_enter();
+    mount_begin(&a, "a", NULL);
+    for (unsigned change = 1; change <= 5; change++) {
+        char command[32];
+        snprintf(command, sizeof command, "cut-at %u", change);
+        mount_tell(&a, command);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            const int fd = open_file("a/x");                                              /* 1 */
+            _exit(write(fd, "x", 1) == 1 && fsync(fd) == 0 && rename("a/x", "a/y") == 0); /* 2, 3, 4 */
+        }
+        CHECK_EQ(mount_await_cut(&a, pid), change <= 4);
+        if (change <= 4)
+            mount_kill(&a, pid);
+        else
+            CHECK_EQ(waitpid(pid, NULL, 0), pid);
+        CHECK_EQ(access("a/x", F_OK) == 0, change > 1 && change <= 4);
+        CHECK_EQ(access("a/y", F_OK) == 0, change == 5);
+        unlink("a/x");
+    }
+    mount_end(&a);
 }
 
 /* --- nothing is left --- */
