@@ -3,7 +3,8 @@
  * launch/run.h. It is not installed, and may change with any commit.
  *
  *   a run       hooks into its loop; records that are written later                  src/dispatch
- *   a source    allocating payloads without waiting; asking the journal early        src/dispatch/source/items.c
+ *   a source    allocating payloads without waiting; asking the journal early;
+ *               tasks that were dealt to shards already                              src/dispatch/source/items.c
  *   a journal   followed files                                                       src/journal/follow.c
  *   a worker    waiting, loading, results; the host as a program                     src/worker
  *   devices     the numbers in a device list                                         src/gpu/spec.c
@@ -117,7 +118,8 @@ bool gd__item_give(struct gd_item *item);
 /* Looks the task up in the journal before the source returns it. The task is found by the key of gd_item_key(). Without
  * a key it is found by its payload, which must then be set. Returns
  *
- *   0   the task is final already. It has been counted, and the item is cleared: continue with the next task.
+ *   0   the task is final already, or belongs to another shard. It has been counted, and the item is cleared: continue
+ *       with the next task.
  *   1   the task must be run: fill the item and return it, as without this call.
  *
  * In both cases *number is the number of the task. */
@@ -126,6 +128,18 @@ int gd__item_ask(struct gd_item *item, uint64_t *number);
 /* Returns true if gd__item_ask() may take long because it reads the journal: some rows, or all of them if tasks come in
  * a different order than before. A caller that holds a lock, such as Python's, should release it during the call. */
 bool gd__item_ask_reads(struct gd_item *item);
+
+/* For a source that divides its list among the shards itself, by size. Without these calls, the hash of the key decides.
+ * gd__item_dealt(): the current task belongs to this shard. Call it before gd__item_ask() and gd__item_give().
+ * gd__item_drop(): the current task belongs to another shard. Its position in the list is counted, and the item is
+ * cleared: continue with the next task. */
+void gd__item_dealt(struct gd_item *item);
+void gd__item_drop(struct gd_item *item);
+
+/* Sets how many tasks of the list belong to this shard, including those that are final already, if the source knows it.
+ * Otherwise gd_stats.total is 0 until the source has ended. Call it before the run, or from any thread during the run.
+ * Without a shard, call gd_dispatcher_set_total() instead. */
+void gd__dispatcher_set_shard_total(struct gd_dispatcher *d, uint64_t total);
 
 /* Returns true if the source must return no more tasks. */
 bool gd__item_stopped(const struct gd_item *item);

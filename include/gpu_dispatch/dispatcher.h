@@ -134,7 +134,8 @@ enum gd_placement {
     /* Task i goes to worker i / ceil(total_tasks / workers). Needs total_tasks <= queue_size. With a journal, i counts
      * only the tasks that are run, and total_tasks becomes one smaller each time a task is skipped. Tasks that already
      * have a worker keep it. So if the skipped tasks come late in the source, the first chunks are larger than the
-     * later ones. */
+     * later ones. With a shard, i counts only the tasks of the shard. How many these are is estimated from the part of
+     * the source that was read. */
     GD_PLACE_CHUNKS = 1,
     GD_PLACE_BY_SIZE = 2, /* the waiting tasks, largest first, are assigned to worker 0, 1, 2, ... in turn */
     GD_PLACE_CUSTOM = 3,  /* the callback gd_options.place chooses the worker */
@@ -217,7 +218,8 @@ struct gd_options {
     size_t queue_bytes;       /* default 1 GiB: how many bytes of payloads are read ahead; a payload larger than this is
                                  read when no other payload is in memory */
     size_t arena_bytes;       /* default 64 MiB: payload memory that workers may pin: gd_worker_arena() */
-    uint64_t total_tasks;     /* how many tasks there are, for progress displays and GD_PLACE_CHUNKS; 0: unknown */
+    uint64_t total_tasks;     /* how many tasks there are, for progress displays and GD_PLACE_CHUNKS; 0: unknown. With
+                                 a shard: how many the whole list has */
     unsigned task_timeout_ms; /* time limit for each attempt; 0: no limit */
     unsigned cancel_grace_ms; /* default 1000: time between cancelling a task and killing its worker */
     unsigned retries;         /* how many times a task is retried after an error (or a timeout, with retry_timeouts) */
@@ -342,8 +344,11 @@ struct gd_options {
     bool keep_workers;
 
     /* Run only the tasks of this shard of the list (shard.h). The other tasks are taken from the source and dropped:
-     * there is no callback for them, and they are not counted. If the journal was opened with a shard, this must be the
-     * same one, or not set: then the journal's is used. count = 0 (default): all tasks. */
+     * there is no callback for them, and they are not counted. The owner of a task is found by its key: that of
+     * gd_item_key(), or else the payload. task_id is the position in the whole list, so a task has the same one in all
+     * processes whose list has the same order. The shard also holds for gd_dispatcher_run_source(). If the journal was
+     * opened with a shard, this must be the same one, or not set: then the journal's is used. count = 0 (default): all
+     * tasks. */
     struct gd_shard shard;
 };
 
@@ -500,7 +505,8 @@ void gd_dispatcher_close(struct gd_dispatcher **d);
 struct gd_stats {
     size_t size;             /* set to sizeof(struct gd_stats) before the call */
     uint64_t total;          /* gd_options.total_tasks: all tasks, including skipped ones. The number of final tasks
-                           is skipped + completed + failed + timeouts. */
+                           is skipped + completed + failed + timeouts. With a shard: the tasks of the shard, which are
+                           known when the source has ended; 0 until then. */
     uint64_t taken;          /* tasks taken from the source so far */
     uint64_t pending;        /* tasks taken that wait for a worker */
     uint64_t running;        /* tasks being processed; a worker has one task, one batch, or several tasks in flight */

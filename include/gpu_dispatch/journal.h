@@ -162,7 +162,8 @@ int gd_journal_close(struct gd_journal **j);
 
 /* Sets the key and the version of a task. For example, the key is the path of a file, and the version is its size and
  * time. Without this call the key is the payload. If the journal has the key with another version, the task is run
- * again and its record is replaced. key and version are copied; version may be NULL. Does nothing without a journal.
+ * again and its record is replaced. With a shard (gd_options.shard), the key also decides which shard runs the task. key
+ * and version are copied; version may be NULL. Does nothing if the run has neither a journal nor a shard.
  * Returns 0, or a negative code, which the source must return. */
 int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const char *version);
 

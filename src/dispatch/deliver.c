@@ -174,7 +174,7 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         .exit_code = o->exit_code,
         .timeout_ms = (unsigned)limit_ms(d, t),
     };
-    d->record_due = (struct gd__journal_task *)(uintptr_t)(t->has_extras ? t->tag : 0);
+    d->record_due = gd__tagged_record(t->has_extras ? t->tag : 0);
     if (o->failure == GD_FAILURE_NONE) {
         r.data = o->bytes;
         r.size = o->size;

@@ -256,6 +256,7 @@ static int prepare_feeder(struct gd_dispatcher *d)
         .max_tasks = d->sched.n_slots,
         .wake_room = d->o.queue_size / 4 + 1,
         .journal = d->o.journal,
+        .shard = d->shard,
         .wake_fd = d->wake_fd,
     };
     if (!d->feeder)
@@ -302,7 +303,8 @@ static void journal_failed(void *user)
 
 static int begin_journal(struct gd_dispatcher *d)
 {
-    const struct gd__journal_run run = { .failed = journal_failed, .user = d, .total = d->o.total_tasks };
+    const uint64_t total = d->shard.count > 1 ? atomic_load(&d->shard_total) : d->o.total_tasks;
+    const struct gd__journal_run run = { .failed = journal_failed, .user = d, .total = total };
     return d->o.journal ? gd__journal_begin(d->o.journal, &run) : 0;
 }
 

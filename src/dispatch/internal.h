@@ -197,7 +197,9 @@ struct gd_dispatcher {
 
     pthread_mutex_t stats_lock;
     struct gd_stats stats;
-    uint64_t skipped; /* in the last run, after its end */
+    struct gd_shard shard;        /* of this run; count 0: all tasks */
+    _Atomic uint64_t shard_total; /* how many tasks of the list belong to the shard; 0: not known */
+    uint64_t skipped;             /* in the last run, after its end */
     struct gd__work work;
     struct gd_worker_stats *worker_stats;
     uint64_t stats_at;
@@ -209,10 +211,21 @@ struct gd_dispatcher {
 
 #define PUBLISH_EVERY_NS GD__NS_PER_MS
 
-/* A task's number for users and workers: its position in the source, counted with the skipped tasks. */
+/* A task's number for users and workers: its position in the source, counted with the tasks that are skipped or belong to
+ * other shards. The tag of a task is its context for the journal. In a run without a journal it is 0, or its number if
+ * that differs from its id. Numbers are odd, and pointers are even. */
+static inline uint64_t gd__number_tag(uint64_t number)
+{
+    return number << 1 | 1;
+}
+static inline struct gd__journal_task *gd__tagged_record(uint64_t tag)
+{
+    return tag & 1 ? NULL : (struct gd__journal_task *)(uintptr_t)tag;
+}
 static inline uint64_t gd__numbered(uint64_t id, uint64_t tag)
 {
-    return tag ? ((const struct gd__journal_task *)(uintptr_t)tag)->number : id;
+    const struct gd__journal_task *t = gd__tagged_record(tag);
+    return t ? t->number : tag ? tag >> 1 : id;
 }
 static inline uint64_t gd__task_number(const struct gd__task *t)
 {
@@ -222,6 +235,8 @@ static inline uint64_t gd__task_number(const struct gd__task *t)
 /* options.c */
 int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o);
 int gd__options_check_placement(const struct gd_options *o); /* called again when the run begins */
+/* Sets *out to the shard of a run with this journal, which may be NULL. Returns 0 or GD_E_INVALID. */
+int gd__options_shard(struct gd_shard *out, const struct gd_options *o, const struct gd_journal *journal);
 void gd__options_free(struct gd_dispatcher *d);
 
 /* choose.c */

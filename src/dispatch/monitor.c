@@ -27,23 +27,38 @@ static uint64_t wanted(const struct gd_dispatcher *d)
     return have < enough ? enough - have : 0;
 }
 
-/* Sets the size of chunks. A chunk counts only tasks that will be run. How many tasks the journal skips is known only
- * for the part of the list that the feeder has read. Waiting for the end of the list could take for ever, because the
- * source may be waiting for results. */
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* How many tasks of the list belong to this shard. If that is not known, the part of the list that was not read yet is
+ * divided evenly. */
+static uint64_t shard_total(const struct gd_dispatcher *d, uint64_t skipped)
+{
+    const uint64_t own = d->sched.next_id + gd__feeder_queued(d->feeder) + skipped;
+    const uint64_t left = less(d->o.total_tasks, own + gd__feeder_dropped(d->feeder));
+    const uint64_t known = atomic_load(&d->shard_total);
+    return known > 0 ? known : own + (left + d->shard.count - 1) / d->shard.count;
+}
+
+/* Sets the size of chunks. A chunk counts only tasks that will be run. How many tasks the journal skips, or belong to
+ * other shards, is known only for the part of the list that the feeder has read. Waiting for the end of the list could
+ * take for ever, because the source may be waiting for results. */
 static void size_chunks(struct gd_dispatcher *d)
 {
-    if (d->o.placement != GD_PLACE_CHUNKS || !d->o.journal)
+    if (d->o.placement != GD_PLACE_CHUNKS || (!d->o.journal && d->shard.count <= 1))
         return;
-    const uint64_t total = d->o.total_tasks, skipped = gd__journal_skipped(d->o.journal);
-    d->sched.config.total_tasks = total > skipped ? total - skipped : 1;
+    const uint64_t skipped = d->o.journal ? gd__journal_skipped(d->o.journal) : 0;
+    const uint64_t run = less(d->shard.count > 1 ? shard_total(d, skipped) : d->o.total_tasks, skipped);
+    d->sched.config.total_tasks = run > 0 ? run : 1;
 }
 
 static void add_task(struct gd_dispatcher *d, const struct gd__intake_entry *e)
 {
-    const uint64_t tag = d->o.journal ? e->word : 0;
-    const struct gd__journal_task *t = (const struct gd__journal_task *)(uintptr_t)tag;
-    d->adding = gd__numbered(d->sched.next_id, tag);
-    struct gd__new_task task = { .payload = e->payload, .weight = t ? t->weight : e->word, .tag = tag };
+    const uint64_t record = d->o.journal ? e->word : 0;
+    const struct gd__journal_task *t = gd__tagged_record(record);
+    struct gd__new_task task = { .payload = e->payload, .weight = t ? t->weight : e->word, .tag = record };
     uint64_t payload[4];
     if (e->payload[0] & GD__INTAKE_HAS_TERMS) {
         const struct gd__intake_terms terms = gd__feeder_terms(d->feeder, e);
@@ -52,7 +67,10 @@ static void add_task(struct gd_dispatcher *d, const struct gd__intake_entry *e)
         task.payload = payload;
         task.timeout_ns = terms.timeout_ms * GD__NS_PER_MS;
         task.priority = terms.priority;
+        if (!d->o.journal && d->shard.count > 0)
+            task.tag = gd__number_tag(terms.number);
     }
+    d->adding = gd__numbered(d->sched.next_id, task.tag);
     gd__sched_add(&d->sched, d->now, &task);
 }
 
@@ -94,6 +112,16 @@ static uint64_t source_grace(const struct gd_dispatcher *d)
     return (own_ms > 0 && own_ms < stop_ms ? own_ms : stop_ms) * GD__NS_PER_MS;
 }
 
+/* The whole list was read, so the number of tasks of this shard is known. */
+static void tell_shard_total(struct gd_dispatcher *d)
+{
+    const uint64_t skipped = d->o.journal ? gd__journal_skipped(d->o.journal) : 0;
+    const uint64_t total = d->sched.counts.taken + skipped;
+    gd__dispatcher_set_shard_total(d, total);
+    if (d->o.journal)
+        gd__journal_set_total(d->o.journal, total);
+}
+
 /* The source is over when the feeder has ended and its queue is empty. It is also over if the feeder was asked to stop
  * and does not stop in time. */
 static void check_source(struct gd_dispatcher *d)
@@ -110,6 +138,8 @@ static void check_source(struct gd_dispatcher *d)
     if ((!ended && !given_up) || gd__feeder_has_tasks(d->feeder))
         return;
     d->source_over = true;
+    if (d->shard.count > 1 && gd__feeder_has_all(d->feeder))
+        tell_shard_total(d);
     gd__sched_source_end(&d->sched, d->now);
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "dispatch/internal.h"
+#include "shard/spec.h"
 #include "worker/host.h"
 
 enum { MOST_BATCH = 32767, MOST_AHEAD = 65536 };
@@ -79,6 +80,23 @@ int gd__options_check_placement(const struct gd_options *o)
     return 0;
 }
 
+int gd__options_shard(struct gd_shard *out, const struct gd_options *o, const struct gd_journal *journal)
+{
+    const struct gd_shard own = o->shard, recorded = journal ? gd__journal_shard(journal) : (struct gd_shard){ 0 };
+    if (own.count > 0 || own.index > 0) {
+        const int rc = gd__shard_check(own);
+        if (rc < 0)
+            return gd__error_context(rc, "gd_options.shard");
+    }
+    if (own.count > 0 && recorded.count > 0 && (own.index != recorded.index || own.count != recorded.count))
+        return gd__error(GD_E_INVALID,
+                         "gd_options.shard is shard %u of %u, but the journal was opened for shard %u of %u (counted "
+                         "from 1): set both to the same shard, or only that of the journal",
+                         own.index + 1, own.count, recorded.index + 1, recorded.count);
+    *out = own.count > 0 ? own : recorded;
+    return 0;
+}
+
 static int check_worker_code(const struct gd_options *o)
 {
     if (gd__in_worker_process())
@@ -144,7 +162,8 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
     int rc = read_options(&d->o, o);
     const bool total_comes_later = d->o.keep_workers && d->o.placement == GD_PLACE_CHUNKS;
     if (rc < 0 || (rc = check_tasks(&d->o)) < 0 ||
-        (rc = total_comes_later ? 0 : gd__options_check_placement(&d->o)) < 0 || (rc = check_worker_code(&d->o)) < 0 ||
+        (rc = total_comes_later ? 0 : gd__options_check_placement(&d->o)) < 0 ||
+        (rc = gd__options_shard(&d->shard, &d->o, d->o.journal)) < 0 || (rc = check_worker_code(&d->o)) < 0 ||
         (rc = gd__devices_resolve(d)) < 0)
         return rc;
     rc = copy_pointed(d, &d->o);

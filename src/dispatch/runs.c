@@ -54,13 +54,15 @@ static int check_state(const struct gd_dispatcher *d)
 }
 
 /* source NULL: there is no run. */
-static void take_thread(struct gd_dispatcher *d, const struct gd_source *source)
+static void take_thread(struct gd_dispatcher *d, const struct gd_source *source, struct gd_shard shard)
 {
     d->now = gd__now_ns();
     pthread_mutex_lock(&d->stats_lock); /* another thread may read the stats or set the total at the same time */
     d->thread = pthread_self();
     if (source) {
-        d->o.total_tasks = d->stats.total = source->total_tasks;
+        d->shard = shard;
+        d->o.total_tasks = source->total_tasks;
+        d->stats.total = shard.count > 1 ? atomic_load(&d->shard_total) : source->total_tasks;
         d->stats.start_ns = d->now;
     }
     atomic_store(&d->running, true);
@@ -79,13 +81,16 @@ int gd__runs_begin(struct gd_dispatcher *d, const struct gd_source *source)
 {
     if (atomic_exchange(&d->busy, true))
         return gd__error(GD_E_BUSY, "this dispatcher is running: it can do one run at a time");
-    const int rc = check_state(d);
+    struct gd_shard shard;
+    int rc = check_state(d);
+    if (rc == 0)
+        rc = gd__options_shard(&shard, &d->o, source->journal);
     if (rc < 0) {
         atomic_store(&d->busy, false);
         return rc;
     }
     set_source(d, source);
-    take_thread(d, source);
+    take_thread(d, source, shard);
     d->source_over = d->shortage_told = false;
     d->feeder_deadline = GD__NEVER;
     d->signals_seen = 0;
@@ -139,6 +144,7 @@ void gd__runs_end(struct gd_dispatcher *d)
     atomic_store(&d->request, GD__REQUEST_NONE);
     gd__free(atomic_exchange(&d->ends_for, NULL));
     d->o.user = d->own.user;
+    atomic_store(&d->shard_total, 0);
     atomic_store(&d->running, false);
     atomic_store(&d->busy, false);
 }
@@ -152,7 +158,7 @@ static void stop_workers(struct gd_dispatcher *d)
     const struct gd__listener listener = d->listener;
     d->hooks = (struct gd__hooks){ 0 };
     d->listener = (struct gd__listener){ 0 };
-    take_thread(d, NULL);
+    take_thread(d, NULL, d->shard);
     gd_dispatcher_resume(d); /* stopped processes could not clean up */
     gd__monitor_stop_workers(d);
     atomic_store(&d->running, false);

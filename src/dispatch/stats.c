@@ -35,7 +35,7 @@ int gd__stats_open(struct gd_dispatcher *d)
     if (!d->worker_stats)
         return gd__error(GD_E_NO_MEMORY, "no memory for statistics");
     d->stats.size = sizeof d->stats;
-    d->stats.total = d->o.total_tasks;
+    d->stats.total = d->shard.count > 1 ? 0 : d->o.total_tasks;
     d->stats.n_workers = d->n_workers;
     for (unsigned i = 0; i < d->n_workers; i++) {
         d->worker_stats[i].worker_id = i;
@@ -164,9 +164,19 @@ void gd_dispatcher_set_total(struct gd_dispatcher *d, uint64_t total_tasks)
     if (!d)
         return;
     pthread_mutex_lock(&d->stats_lock);
-    d->stats.total = total_tasks;
+    if (d->shard.count <= 1) /* otherwise this is the total of all shards */
+        d->stats.total = total_tasks;
     if (!atomic_load(&d->running)) /* the value that the run starts with */
         d->own.total_tasks = total_tasks;
+    pthread_mutex_unlock(&d->stats_lock);
+}
+
+void gd__dispatcher_set_shard_total(struct gd_dispatcher *d, uint64_t total)
+{
+    pthread_mutex_lock(&d->stats_lock);
+    atomic_store(&d->shard_total, total);
+    if (d->shard.count > 1)
+        d->stats.total = total;
     pthread_mutex_unlock(&d->stats_lock);
 }
 

@@ -263,6 +263,15 @@ int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run)
     return rc;
 }
 
+void gd__journal_set_total(struct gd_journal *j, uint64_t total)
+{
+    pthread_mutex_lock(&j->lock);
+    j->told.total = total;
+    j->row_stale = true;
+    pthread_cond_signal(&j->work);
+    pthread_mutex_unlock(&j->lock);
+}
+
 /* With GD_JOURNAL_SYNC_FULL, results are never more than one window ahead of the disk. */
 static void wait_for_disk(struct gd_journal *j)
 {
@@ -456,6 +465,11 @@ bool gd__journal_take_reads(const struct gd_journal *j, const struct gd__journal
 uint64_t gd__journal_skipped(struct gd_journal *j)
 {
     return atomic_load_explicit(&j->skipped, memory_order_relaxed);
+}
+
+struct gd_shard gd__journal_shard(const struct gd_journal *j)
+{
+    return j->o.shard;
 }
 
 int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out)

@@ -1,9 +1,9 @@
 /* The journal as the dispatcher uses it. The public part is <gpu_dispatch/journal.h>.
  *
- *   the run's thread      gd__journal_begin, _put, _end
+ *   the run's thread      gd__journal_begin, _set_total, _put, _end
  *   one other thread      gd__journal_put, instead of the run's thread (gd__record_put_off() in binding.h)
  *   the feeder's thread   gd__journal_admit, _take, _take_reads
- *   any thread            gd__journal_interrupt, _skipped
+ *   any thread            gd__journal_interrupt, _skipped, _shard
  *
  * Each task that must be run has a small context. gd__journal_take() makes it, and gd__journal_put() frees it. The
  * context is one block of memory without pointers to the journal, so code that drops the task may free it with
@@ -40,6 +40,9 @@ struct gd__journal_run {
 };
 int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run);
 
+/* Called if the number of tasks becomes known during the run. */
+void gd__journal_set_total(struct gd_journal *j, uint64_t total);
+
 /* Waits while too many records are unwritten. */
 void gd__journal_admit(struct gd_journal *j);
 
@@ -67,5 +70,8 @@ void gd__journal_put(struct gd_journal *j, struct gd__journal_task *t, const str
 int gd__journal_end(struct gd_journal *j, const char *how);
 
 uint64_t gd__journal_skipped(struct gd_journal *j);
+
+/* The shard that the journal was opened with; count 0: none. */
+struct gd_shard gd__journal_shard(const struct gd_journal *j);
 
 #endif

@@ -1,4 +1,4 @@
-/* Finds out which items are final already: see completed.h. gd__completed_ask() may take long when a journal is
+/* Finds out which items are not run: see completed.h. gd__completed_ask() may take long when a journal is
  * searched for the first time, and gd__completed_wait() may take long too. Both return soon after
  * gd__completed_interrupt(), so gd__completed_leave() can wait for the lock. */
 #include "dispatch/source/completed.h"
@@ -6,10 +6,11 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash/key.h"
+#include "shard/deal.h"
 
-void gd__completed_open(struct gd__completed *k, struct gd_journal *journal)
+void gd__completed_open(struct gd__completed *k, struct gd_journal *journal, struct gd_shard shard)
 {
-    *k = (struct gd__completed){ .keeps = journal != NULL, .journal = journal };
+    *k = (struct gd__completed){ .keeps = journal != NULL, .journal = journal, .shard = shard };
     pthread_mutex_init(&k->lock, NULL);
 }
 
@@ -36,7 +37,13 @@ int gd__completed_key(struct gd__completed *k, const void *key, size_t size, con
 
 void gd__completed_next(struct gd__completed *k)
 {
-    k->has_key = false;
+    k->has_key = k->is_ours = false;
+}
+
+void gd__completed_count(struct gd__completed *k)
+{
+    gd__completed_next(k);
+    k->given++;
 }
 
 /* An item without a key is identified by its payload. */
@@ -46,6 +53,20 @@ static void find_key(struct gd__completed *k, const void *data, size_t size)
         return;
     k->key.version = NULL;
     gd__key_hash(size > 0 ? data : "", size, k->key.hash);
+}
+
+void gd__completed_ours(struct gd__completed *k)
+{
+    k->is_ours = true;
+}
+
+bool gd__completed_is_foreign(struct gd__completed *k, const void *data, size_t size)
+{
+    if (k->shard.count <= 1 || k->is_ours)
+        return false;
+    find_key(k, data, size);
+    k->is_ours = gd__shard_of_hash(k->key.hash, k->shard.count) == k->shard.index;
+    return !k->is_ours;
 }
 
 bool gd__completed_ask_reads(struct gd__completed *k, const void *data, size_t size)
@@ -69,10 +90,8 @@ int gd__completed_ask(struct gd__completed *k, const void *data, size_t size, st
         rc = gd__journal_take(k->journal, &k->key, k->given, out);
     }
     pthread_mutex_unlock(&k->lock);
-    if (rc >= 0) {
-        k->has_key = false;
-        k->given++;
-    }
+    if (rc >= 0)
+        gd__completed_count(k);
     return rc;
 }
 

@@ -156,7 +156,7 @@ static void feeder_release_ref(struct gd__feeder *f)
         feeder_free(f);
 }
 
-static struct gd__feeder *feeder_alloc(struct gd_journal *journal)
+static struct gd__feeder *feeder_alloc(const struct gd__feeder_spec *spec)
 {
     struct gd__feeder *f = GD__FAULT("alloc") ? NULL : aligned_alloc(GD__LINE, sizeof *f);
     if (!f)
@@ -165,7 +165,7 @@ static struct gd__feeder *feeder_alloc(struct gd_journal *journal)
     f->region.fd = -1;
     f->spec.wake_fd = -1;
     f->refs = 1;
-    gd__completed_open(&f->completed, journal);
+    gd__completed_open(&f->completed, spec->journal, spec->shard);
     return f;
 }
 
@@ -174,7 +174,7 @@ int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec)
     uint64_t capacity = 1;
     while (capacity < spec->max_tasks)
         capacity *= 2;
-    struct gd__feeder *f = feeder_alloc(spec->journal);
+    struct gd__feeder *f = feeder_alloc(spec);
     if (!f)
         return gd__error(GD_E_NO_MEMORY, "no memory for the feeder");
     f->spec = *spec;
@@ -231,7 +231,7 @@ void gd__feeder_reopen(struct gd__feeder *f, const struct gd__feeder_spec *spec)
 {
     const int wake_fd = f->spec.wake_fd;
     gd__completed_close(&f->completed);
-    gd__completed_open(&f->completed, spec->journal);
+    gd__completed_open(&f->completed, spec->journal, spec->shard);
     f->spec = *spec;
     f->spec.wake_fd = wake_fd;
     atomic_store(&f->tail, 0);
@@ -240,6 +240,7 @@ void gd__feeder_reopen(struct gd__feeder *f, const struct gd__feeder_spec *spec)
     atomic_store(&f->sleeping, GD__AWAKE);
     atomic_store(&f->ended, 0);
     atomic_store(&f->has_priorities, 0);
+    atomic_store(&f->dropped, 0);
     atomic_store(&f->stop, 0);
     f->result = 0;
     f->message[0] = '\0';
@@ -349,6 +350,17 @@ bool gd__feeder_ended(const struct gd__feeder *f)
 bool gd__feeder_has_priorities(const struct gd__feeder *f)
 {
     return atomic_load_explicit(&f->has_priorities, memory_order_relaxed) != 0;
+}
+
+uint64_t gd__feeder_dropped(const struct gd__feeder *f)
+{
+    return atomic_load_explicit(&f->dropped, memory_order_relaxed);
+}
+
+bool gd__feeder_has_all(const struct gd__feeder *f)
+{
+    return f->started && atomic_load_explicit(&f->ended, memory_order_acquire) && !gd__feeder_stopped(f) &&
+           f->result == 0;
 }
 
 int gd__feeder_result(const struct gd__feeder *f, const char **message)

@@ -34,6 +34,7 @@ struct gd__intake_entry {
 struct gd__intake_terms {
     uint32_t timeout_ms; /* the task's own time limit; 0: that of the run */
     int32_t priority;
+    uint64_t number; /* in a run with a shard and without a journal: the position in the source */
 };
 _Static_assert(sizeof(struct gd__payload) == 4 * sizeof(uint64_t), "a payload is four words");
 
@@ -49,6 +50,7 @@ struct gd__feeder_spec {
     uint64_t wake_room;   /* wake the feeder when it may take this many more tasks */
     void (*on_skip)(void *user, const struct gd_skipped *skipped); /* NULL: not wanted */
     struct gd_journal *journal;                                    /* may be NULL; not used after gd__feeder_close() */
+    struct gd_shard shard;                                         /* drops items of other shards; count 0: none */
     int wake_fd; /* eventfd, duplicated: rung if the monitor sleeps when a task is added */
 };
 
@@ -76,6 +78,12 @@ static inline bool gd__feeder_has_tasks(const struct gd__feeder *f)
 {
     return gd__feeder_queued(f) > 0;
 }
+
+/* How many items of other shards were dropped so far. */
+uint64_t gd__feeder_dropped(const struct gd__feeder *f);
+
+/* Returns true if the source has ended by itself, so that the whole list is known. */
+bool gd__feeder_has_all(const struct gd__feeder *f);
 
 /* Frees a task's payload. */
 void gd__feeder_release(struct gd__feeder *f, const struct gd__payload *p);

@@ -1,6 +1,6 @@
 /* The fields of a feeder, shared by feeder.c and items.c. Each thread writes only these fields:
  *
- *   the feeder thread   tail, taken, bytes_taken, the arena's extents, sleeping, ended, result, message
+ *   the feeder thread   tail, taken, dropped, bytes_taken, the arena's extents, sleeping, ended, result, message
  *   the monitor         head, allowed, bytes_freed, stop
  *
  * Before a thread sleeps, it sets its flag, does a full fence and checks once more for something to do. The other
@@ -34,7 +34,7 @@ struct gd__feeder {
     pthread_t thread;
     bool started;
     _Atomic uint32_t refs;
-    struct gd__completed completed; /* which tasks are already final in the journal */
+    struct gd__completed completed; /* which items are not run */
 
     alignas(GD__LINE) _Atomic uint64_t tail; /* written by the feeder thread, with the fields after it */
     uint64_t taken, bytes_taken, seen_allowed;
@@ -43,6 +43,7 @@ struct gd__feeder {
     _Atomic uint32_t sleeping;      /* enum gd__feeder_sleep */
     _Atomic uint32_t ended;
     _Atomic uint32_t has_priorities;
+    _Atomic uint64_t dropped; /* items of other shards */
     int result;
     char message[GD__SOURCE_MESSAGE_MAX];
 

@@ -186,7 +186,7 @@ int gd_item_key(struct gd_item *item, const void *key, size_t key_size, const ch
     struct gd__feeder *f = feeder_of(item, "gd_item_key");
     if (!f)
         return GD_E_INVALID;
-    if (!f->completed.keeps)
+    if (!gd__completed_needs_keys(&f->completed))
         return 0;
     if (!key && key_size > 0)
         return gd_item_error(item, "gd_item_key: the size is %zu, but the key is NULL", key_size);
@@ -205,12 +205,43 @@ static void report_skipped(const struct gd__feeder *f, const struct gd_item *ite
         f->spec.on_skip(f->spec.user, &skipped);
 }
 
+/* Drops the current item, which belongs to another shard. Its position in the list counts. */
+static void drop_foreign(struct gd__feeder *f, struct gd_item *item)
+{
+    gd__item_drop_memory(f, item);
+    gd__completed_count(&f->completed);
+    atomic_fetch_add_explicit(&f->dropped, 1, memory_order_relaxed);
+}
+
+void gd__item_dealt(struct gd_item *item)
+{
+    struct gd__feeder *f = item->reserved[0];
+    gd__completed_ours(&f->completed);
+}
+
+void gd__item_drop(struct gd_item *item)
+{
+    struct gd__feeder *f = item->reserved[0];
+    drop_foreign(f, item);
+    *item = (struct gd_item){ .reserved = { f } };
+}
+
 int gd__item_ask(struct gd_item *item, uint64_t *number)
 {
     struct gd__feeder *f = item->reserved[0];
     const void *data = NULL;
-    *number = f->asked ? f->asked->number : f->completed.keeps ? f->completed.given : f->taken;
-    if (!f->completed.keeps || f->asked || (!f->completed.has_key && find_payload(f, item, &data) < 0))
+    *number = f->asked ? f->asked->number : f->completed.given;
+    if (!gd__completed_needs_keys(&f->completed) || f->asked ||
+        (!f->completed.has_key && find_payload(f, item, &data) < 0))
+        return 1;
+    if (gd__completed_is_foreign(&f->completed, data, item->size)) {
+        /* After a stop the source must return, whatever it asks about. gd__item_take() drops the item then. */
+        if (gd__feeder_stopped(f))
+            return 1;
+        gd__item_drop(item);
+        return 0;
+    }
+    if (!f->completed.keeps)
         return 1;
     if (gd__completed_ask(&f->completed, data, item->size, &f->asked) != 0)
         return 1; /* the error is reported when the item is taken */
@@ -226,12 +257,15 @@ bool gd__item_ask_reads(struct gd_item *item)
     const void *data = NULL;
     if (!f->completed.keeps || f->asked || (!f->completed.has_key && find_payload(f, item, &data) < 0))
         return false;
+    if (gd__completed_is_foreign(&f->completed, data, item->size))
+        return false;
     return gd__completed_ask_reads(&f->completed, data, item->size);
 }
 
 static void append_to_intake(struct gd__feeder *f, const struct gd_item *item, const struct gd__payload *p,
                              struct gd__journal_task *t)
 {
+    const bool has_number = f->completed.shard.count > 0 && !f->completed.keeps;
     const uint64_t weight = item->weight > 0 ? item->weight : item->size;
     const uint64_t tail = atomic_load_explicit(&f->tail, memory_order_relaxed);
     struct gd__intake_entry *e = &f->entries[tail & f->mask];
@@ -240,10 +274,12 @@ static void append_to_intake(struct gd__feeder *f, const struct gd_item *item, c
     if (t)
         t->weight = weight;
     e->word = f->completed.keeps ? (uint64_t)(uintptr_t)t : weight;
-    if (item->timeout_ms > 0 || item->priority != 0) {
+    if (item->timeout_ms > 0 || item->priority != 0 || has_number) {
         e->payload[0] |= GD__INTAKE_HAS_TERMS;
-        f->terms[tail & f->mask] = (struct gd__intake_terms){ item->timeout_ms, item->priority };
+        f->terms[tail & f->mask] = (struct gd__intake_terms){ item->timeout_ms, item->priority, f->completed.given };
     }
+    if (!f->completed.keeps) /* otherwise gd__completed_ask() has counted the item */
+        gd__completed_count(&f->completed);
     if (item->priority != 0)
         atomic_store_explicit(&f->has_priorities, 1, memory_order_relaxed); /* the store of tail publishes it */
     atomic_store_explicit(&f->tail, tail + 1, memory_order_release);
@@ -262,6 +298,10 @@ int gd__item_take(struct gd__feeder *f, struct gd_item *item)
     if (rc < 0)
         return rc;
     f->asked = NULL;
+    if (!t && gd__completed_is_foreign(&f->completed, data, item->size)) {
+        drop_foreign(f, item);
+        return 0;
+    }
     if (f->completed.keeps && !t) {
         rc = gd__completed_ask(&f->completed, data, item->size, &t);
         if (rc == 0) {
