@@ -4,8 +4,8 @@ PREFIX ?= /usr/local
 MESON_OPTIONS ?=
 SOAK_SEEDS ?= 1000000
 
-.PHONY: all help setup missing unit test-one test test-slow transcribe demo demo-transcribe bench check abi-baseline soak docs install \
-	clean
+.PHONY: all help setup missing unit test-one test test-slow test-cluster transcribe demo demo-transcribe bench check abi-baseline soak \
+	docs install clean
 
 all: $(BUILD)/build.ninja ## build everything into build/ (the default); installs nothing
 	@ninja -C $(BUILD)
@@ -36,7 +36,7 @@ test: ## run the tests and print the total; installs what they use, a browser to
 	@tools/transcriber.sh --try $(BUILD)
 	@ninja -C $(BUILD)
 	@tools/venv.sh $(BUILD)
-	@tools/test.sh $(BUILD) --no-suite slow
+	@tools/test.sh $(BUILD) --no-suite slow --no-suite cluster
 
 test-slow: ## run the tests that take minutes (crashes, chaos, installation, accuracy), which `make test` leaves out
 	@tools/setup.sh test $(BUILD)
@@ -44,6 +44,12 @@ test-slow: ## run the tests that take minutes (crashes, chaos, installation, acc
 	@tools/transcriber.sh --try $(BUILD)
 	@tools/venv.sh $(BUILD)
 	@tools/test.sh $(BUILD) --suite slow
+
+test-cluster: ## run the tests on a real Slurm of three nodes on this machine (installs Debian's packages; needs root)
+	@tools/setup.sh cluster $(BUILD)
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+	@tools/test.sh $(BUILD) --suite cluster
 
 transcribe: $(BUILD)/build.ninja ## also build the transcription worker, with whisper.cpp (WHISPER=cpu or cuda; default: what this machine has)
 	@tools/transcriber.sh $(BUILD)

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Installs the Debian packages that a make target needs, with apt. It installs only missing packages, and prints their
 # names first. If everything is present, it does nothing and needs no network.
-# usage: setup.sh missing|tools|build|test|check|whisper|transcribe|speech [BUILD_DIR]
+# usage: setup.sh missing|tools|build|test|cluster|check|whisper|transcribe|speech [BUILD_DIR]
 #   missing      installs nothing: names the missing packages, and fails if one of them is needed for every build
 #   tools        a compiler, Meson and Ninja
 #   build        the same, and what the optional parts use: journals, the web page, transcription, the Python package
 #   test         the same, and what tests use, a browser among them (about 125 MB; GD_BROWSER=no leaves it out)
+#   cluster      what is built, and a Slurm (its daemons are not started)
 #   check        what `make test` and `make check` use
 #   whisper      what builds whisper.cpp (tools/whisper.sh)
 #   transcribe   what the transcription worker uses, except whisper.cpp
@@ -145,6 +146,18 @@ setup_test() {
     install_optional "what some tests use"
 }
 
+# Debian may start munged as a service. The tests do not use it: they start their own daemons.
+setup_cluster() {
+    setup_build
+    PATH=$PATH:/usr/sbin
+    want munged munge
+    want slurmctld slurmctld
+    want slurmd slurmd
+    want sbatch slurm-client
+    want shellcheck shellcheck
+    install_optional "the tests on a Slurm"
+}
+
 fuzzer_links() {
     echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); int LLVMFuzzerTestOneInput(const
         unsigned char *d, unsigned long n) { return d && n ? 0 : 0; }' |
@@ -176,9 +189,10 @@ missing) report_missing ;;
 tools) want_tools && install_needed ;;
 build) setup_build ;;
 test) setup_test ;;
+cluster) setup_cluster ;;
 check) setup_check ;;
 whisper) want_whisper && install_needed ;;
 transcribe) want_transcribe && install_needed ;;
 speech) want espeak-ng espeak-ng && install_needed ;;
-*) die "usage: setup.sh missing|tools|build|test|check|whisper|transcribe|speech [BUILD_DIR]" ;;
+*) die "usage: setup.sh missing|tools|build|test|cluster|check|whisper|transcribe|speech [BUILD_DIR]" ;;
 esac

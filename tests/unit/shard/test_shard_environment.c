@@ -64,6 +64,8 @@ static const struct {
     { "auto", "SLURM_STEP_ID=7 SLURM_PROCID=5 SLURM_NTASKS=8", 5, 8, "task 6 of 8 of srun" },
     /* Measured: srun --mpi=pmi2 sets PMI's variables too. */
     { "auto", SRUN("1", "3") "PMI_RANK=1 PMI_SIZE=3 PMI_FD=5", 1, 3, "task 2 of 3 of srun" },
+    /* Measured: sbatch --ntasks=1 : --nodes=2 --ntasks=2, and srun --het-group=0,1 */
+    { "auto", SRUN("2", "3") "SLURM_HET_SIZE=2", 2, 3, "task 3 of 3 of srun" },
     /* Measured: sbatch --array=0-3, with SLURM_PROCID=0 and without SLURM_NTASKS */
     { "auto", ARRAY("0", "4", "0", "3", "1"), 0, 4, "element 1 of 4 of the Slurm array" },
     { "auto", ARRAY("3", "4", "0", "3", "1"), 3, 4, "element 4 of 4 of the Slurm array" },
