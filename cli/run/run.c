@@ -12,8 +12,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/failure.h"
+#include "base/file/run_directory.h"
 #include "cli/commands.h"
 #include "cli/run/running.h"
 #include "cli/run/same_file.h"
@@ -31,6 +33,16 @@ static int reported(int rc)
 
 /* --- before the run ----------------------------------------------------------------------- */
 
+/* A run is published in a private directory, if that is possible. */
+static void report_unpublished(void)
+{
+    const int directory = gd__run_directory_open(0, true, NULL);
+    if (directory >= 0)
+        close(directory);
+    else if (directory == GD_E_UNSUPPORTED)
+        cli_say("other programs cannot see this run: %s", gd_error_text());
+}
+
 static int prepare(void *user, struct gd_options *o)
 {
     struct cli_running *r = user;
@@ -41,6 +53,7 @@ static int prepare(void *user, struct gd_options *o)
     cli_callbacks_set(r, o);
     cli_job_name(r->asked, r->job, sizeof r->job);
     o->job = r->job;
+    report_unpublished();
     o->worker_argv = cli_program_argv(&r->program);
     o->journal = cli_journal_handle(r->journal);
     r->run.say_replaced = r->asked->verbose;

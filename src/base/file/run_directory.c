@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/file/shared.h"
 
 /* Returns false if there is no i-th directory. */
 static bool path_of(unsigned i, char path[PATH_MAX])
@@ -24,7 +25,8 @@ static bool path_of(unsigned i, char path[PATH_MAX])
         n = i == 0 ? snprintf(path, PATH_MAX, "%s", own) : -1;
     else if (i == 1)
         n = snprintf(path, PATH_MAX, "/dev/shm/gpu-dispatch-%u", (unsigned)geteuid());
-    else if (runtime && runtime[0] == '/' && stat(runtime, &s) == 0 && s.st_uid == geteuid()) /* not under sudo -E */
+    else if (runtime && runtime[0] == '/' && stat(runtime, &s) == 0 && s.st_uid == geteuid() && /* not under sudo -E */
+             !gd__place_is_shared(runtime))
         n = snprintf(path, PATH_MAX, "%s/gpu-dispatch", runtime);
     return n > 0 && n < PATH_MAX;
 }
@@ -53,6 +55,11 @@ int gd__run_directory_open(unsigned i, bool make, char path[PATH_MAX])
     path = path ? path : own;
     if (!path_of(i, path))
         return GD_E_NO_JOB;
+    if (gd__place_is_shared(path))
+        return gd__error(GD_E_UNSUPPORTED,
+                         "%s is on a file system that other machines may use: set GPU_DISPATCH_JOBS to a directory on "
+                         "a local one, or do not set it",
+                         path);
     if (make && mkdir(path, 0700) < 0 && errno != EEXIST)
         return gd__error_errno("cannot create the directory %s", path);
     const int fd =

@@ -65,12 +65,23 @@ static int statfs_directory(const char *path, struct statfs *out)
     return statfs(directory, out);
 }
 
-bool gd__file_is_shared(const char *path)
+static bool find_type(const char *path, unsigned long *type)
 {
     struct statfs info;
-    if (is_forced())
-        return true;
     if (statfs(path, &info) < 0 && (errno != ENOENT || statfs_directory(path, &info) < 0))
-        return true; /* nothing is known */
-    return gd__file_type_is_shared((unsigned long)info.f_type);
+        return false;
+    *type = (unsigned long)info.f_type;
+    return true;
+}
+
+bool gd__file_is_shared(const char *path)
+{
+    unsigned long type;
+    return is_forced() || !find_type(path, &type) || gd__file_type_is_shared(type);
+}
+
+bool gd__place_is_shared(const char *path)
+{
+    unsigned long type;
+    return find_type(path, &type) && gd__file_type_is_shared(type);
 }

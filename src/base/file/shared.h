@@ -15,6 +15,10 @@
  * are known to be local return false. */
 bool gd__file_is_shared(const char *path);
 
+/* For files that must be local: pages of runs, sockets, locks of GPUs. The variable does not count, and a place about
+ * which nothing is known is not shared, so that opening it reports the error. */
+bool gd__place_is_shared(const char *path);
+
 /* The same for the type in struct statfs. For tests. */
 bool gd__file_type_is_shared(unsigned long type);
 

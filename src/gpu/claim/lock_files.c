@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/file/shared.h"
 #include "base/process/fork.h"
 
 #define PREFIX "gpu-dispatch."
@@ -42,7 +43,7 @@ static bool is_for_everybody(const char *path)
     struct stat s;
     struct statvfs v;
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == 0 && (s.st_mode & S_ISVTX) &&
-           (s.st_mode & S_IWOTH) && statvfs(path, &v) == 0 && !(v.f_flag & ST_RDONLY);
+           (s.st_mode & S_IWOTH) && statvfs(path, &v) == 0 && !(v.f_flag & ST_RDONLY) && !gd__place_is_shared(path);
 }
 
 static const char *find_directory(void)
@@ -68,6 +69,11 @@ int gd__lock_directory_open(struct gd__lock_directory *d)
             "mode 1777; set " GD__ENV_LOCKS " to a directory that all users of the GPUs can write to");
     if (snprintf(d->path, sizeof d->path, "%s", path) >= (int)sizeof d->path)
         return gd__error(GD_E_INVALID, GD__ENV_LOCKS " is too long for a path");
+    if (gd__place_is_shared(path))
+        return gd__error(GD_E_UNSUPPORTED,
+                         "%s, the directory of the locks of GPUs, is on a file system that other machines may use: "
+                         "set " GD__ENV_LOCKS " to a directory on a local one, or do not set it",
+                         path);
     d->fd = GD__FAULT("open") ? -1 : gd__fd_above_stdio(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (d->fd < 0)
         return gd__error_errno(

@@ -2,7 +2,8 @@
  * write to.
  *
  *   directory   $GPU_DISPATCH_LOCKS; otherwise the first of /run/lock, /dev/shm and /tmp that belongs to root, is
- *               writable for all users and sticky. So all users get the same directory.
+ *               writable for all users, sticky, and on a local file system. So all users get the same directory. A
+ *               file system that other machines may use is refused: its locks may be missing, and it may hang.
  *   file        gpu-dispatch.NAME.K, empty, mode 0444. NAME is the name of a device: its UUID. K is 0 to 9999.
  *
  * A device may have several files, because each user who locks it makes one. To lock a device means to lock all of its
@@ -33,7 +34,8 @@ struct gd__lock_directory {
     char path[PATH_MAX];
 };
 
-/* Returns 0 or a negative code: GD_E_SYSTEM if the directory does not exist or cannot be opened. */
+/* Returns 0 or a negative code: GD_E_SYSTEM if the directory does not exist or cannot be opened, GD_E_UNSUPPORTED if
+ * other machines may use it. */
 int gd__lock_directory_open(struct gd__lock_directory *d);
 void gd__lock_directory_close(struct gd__lock_directory *d); /* may be called twice */
 
