@@ -45,7 +45,7 @@ test-slow: ## run the tests that take minutes (crashes, chaos, installation, acc
 	@tools/venv.sh $(BUILD)
 	@tools/test.sh $(BUILD) --suite slow
 
-test-cluster: ## run the tests on a real Slurm of three nodes on this machine (installs Debian's packages; needs root)
+test-cluster: ## run the tests on a real Slurm of three nodes and on network file systems, on this machine (installs Debian's packages; needs root)
 	@tools/setup.sh cluster $(BUILD)
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	@ninja -C $(BUILD)

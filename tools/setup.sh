@@ -155,7 +155,8 @@ setup_cluster() {
     want slurmd slurmd
     want sbatch slurm-client
     want shellcheck shellcheck
-    install_optional "the tests on a Slurm"
+    want_library fuse3 libfuse3-dev
+    install_optional "the tests on a Slurm and on network file systems"
 }
 
 fuzzer_links() {
