@@ -88,17 +88,24 @@ TEST(tasks_start_in_the_order_of_the_source)
     world_close(&w);
 }
 
-/* While the first task runs, the other worker does all others. None of them waits for the first worker. */
+/* While the first task runs, the other worker does all others. None of them waits for the first worker. Tasks that were
+ * handed to the first worker start later than some others, but before those that were not handed out at that time. All
+ * tasks are waiting before the workers are ready, so the first worker is handed tasks only once. */
 TEST(no_task_waits_behind_a_long_one)
 {
-    enum { TASKS = 200 };
+    enum { TASKS = 800, SETUP_GATE = 1 };
     struct world w;
     open_world(&w, 2);
+    w.o.queue_size = TASKS;
+    w.o.window = 8;
+    w.setup = (struct world_setup){ .gate = SETUP_GATE };
     add_gated(&w);
     world_add_many(&w, TASKS - 1, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
+    world_await_stat(&w, taken, TASKS);
+    world_gate_open(w.page, SETUP_GATE);
     world_await(w.page, WC_ENTERED, TASKS);
-    for (size_t line = 2; line < TASKS; line++) /* either of the first two may come first */
+    for (size_t line = TASKS / 2; line < TASKS; line++)
         CHECK_EQ(w.page->log[line].task, line);
     open_gate(&w, 0);
     CHECK_EQ(world_join(&w), 0);
@@ -107,6 +114,12 @@ TEST(no_task_waits_behind_a_long_one)
 
 /* --- priorities --- */
 
+/* Waits until the run has sorted all tasks by priority. Tasks count as taken a little earlier. */
+static void await_all_sorted(struct world *w)
+{
+    world_await_stat(w, source_done, 1);
+}
+
 /* Holds all workers until every task was taken, then lets them run. After the first tasks, the log has the tasks that
  * waited, in the order in which they started. */
 static void run_when_all_wait(struct world *w, unsigned n_workers)
@@ -114,7 +127,7 @@ static void run_when_all_wait(struct world *w, unsigned n_workers)
     world_launch(w);
     world_await(w->page, WC_ENTERED, n_workers);
     world_gate_open(w->page, 1); /* now the source gives the others */
-    world_await_stat(w, taken, w->n_orders);
+    await_all_sorted(w);
     for (size_t i = 0; i < n_workers; i++)
         open_gate(w, i);
 }
@@ -157,7 +170,7 @@ TEST(an_urgent_task_overtakes_tasks_that_a_worker_was_handed)
     world_await(w.page, WC_ENTERED, 1);
     world_await_stat(&w, taken, 20);
     world_gate_open(w.page, 1);
-    world_await_stat(&w, taken, 21);
+    await_all_sorted(&w);
     open_gate(&w, 0);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(w.page->log[1].task, 20);
@@ -212,71 +225,99 @@ TEST(a_priority_out_of_range_ends_the_source)
 
 /* --- time limits --- */
 
+/* If a worker is so slow that the time limit of a task is over before it begins, the task does not begin. These cases do
+ * not depend on that: they wait for the timeout, or raise the limit until the task begins in time. */
+
+enum { SHORT_MS = 40, TRIES = 8 };
+
+static void await_begun(const struct world *w, size_t task)
+{
+    while (atomic_load(&w->page->runs[task]) == 0)
+        sched_yield();
+}
+
+static void check_timed_out(const struct world *w, size_t task, unsigned limit_ms)
+{
+    char error[64];
+    snprintf(error, sizeof error, "timed out after %g s", limit_ms / 1000.0);
+    CHECK_EQ(w->finals[task].callback, 'T');
+    CHECK_STR(w->finals[task].error, error);
+}
+
 /* The run has no time limit. The task without its own limit goes on until the other one has timed out. */
 TEST(a_time_limit_of_one_task)
 {
     struct world w;
     open_world(&w, 2);
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
-    settings[0].timeout_ms = 40;
+    settings[0].timeout_ms = SHORT_MS;
     add_gated(&w);
     world_launch(&w);
-    world_await(w.page, WC_ENTERED, 2);
-    world_await(w.page, WC_CANCELLED, 1);
+    await_begun(&w, 1);
+    world_await_stat(&w, timeouts, 1);
     open_gate(&w, 1);
     CHECK_EQ(world_join(&w), 0);
-    CHECK_EQ(w.finals[0].callback, 'T');
-    CHECK_STR(w.finals[0].error, "timed out after 0.04 s");
+    check_timed_out(&w, 0, SHORT_MS);
     CHECK_EQ(w.finals[1].callback, 'S');
     CHECK_EQ(w.stats.crashes, 0);
     world_close(&w);
 }
 
-/* The tasks before and after it, on the same worker, have no limit. */
-TEST(a_time_limit_counts_from_the_start_of_its_task)
+/* The tasks before and after it, on the same worker, have no limit. Returns whether the task had its whole limit. */
+static bool has_its_whole_limit(unsigned limit_ms)
 {
     struct world w;
     open_world(&w, 1);
     w.o.window = 4;
     add_gated(&w);
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
-    settings[1].timeout_ms = 40;
+    settings[1].timeout_ms = limit_ms;
     add_gated(&w);
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 1);
     world_await_stat(&w, taken, 3);
     open_gate(&w, 0);
-    world_await(w.page, WC_ENTERED, 3);
+    await_begun(&w, 2);
     open_gate(&w, 2);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'S');
-    CHECK_EQ(w.finals[1].callback, 'T');
-    CHECK_GE(w.finals[1].end_ns - w.finals[1].start_ns, 40 * 1000000);
+    check_timed_out(&w, 1, limit_ms);
     CHECK_EQ(w.finals[2].callback, 'S');
+    const bool whole =
+        atomic_load(&w.page->runs[1]) > 0 && w.finals[1].end_ns - w.finals[1].start_ns >= (uint64_t)limit_ms * 1000000;
     world_close(&w);
+    return whole;
+}
+
+TEST(a_time_limit_counts_from_the_start_of_its_task)
+{
+    bool whole = false;
+    for (unsigned i = 0; i < TRIES && !whole; i++)
+        whole = has_its_whole_limit(SHORT_MS << i);
+    CHECK(whole);
 }
 
 TEST(a_longer_time_limit_than_that_of_the_run)
 {
     struct world w;
     open_world(&w, 2);
-    w.o.task_timeout_ms = 40;
+    w.o.task_timeout_ms = SHORT_MS;
     add_gated(&w);
     settings[0].timeout_ms = WORLD_ENDLESS_MS;
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
     world_launch(&w);
-    world_await(w.page, WC_CANCELLED, 1); /* the second task, which may have begun before the first */
-    world_await(w.page, WC_ENTERED, 2);
+    world_await_stat(&w, timeouts, 1);
+    await_begun(&w, 0);
     open_gate(&w, 0);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'S');
-    CHECK_EQ(w.finals[1].callback, 'T');
-    CHECK_STR(w.finals[1].error, "timed out after 0.04 s");
+    check_timed_out(&w, 1, SHORT_MS);
     world_close(&w);
 }
 
-/* A batch ends at the shortest limit of its tasks. Each task is then run again alone, with its own limit. */
-TEST(the_shortest_time_limit_of_a_batch_counts)
+/* A batch ends at the shortest limit of its tasks. Each task is then run again alone, with its own limit. Returns whether
+ * the batch began in time. */
+static bool run_batch_with_limit(unsigned limit_ms)
 {
     struct world w;
     open_world(&w, 1);
@@ -285,14 +326,22 @@ TEST(the_shortest_time_limit_of_a_batch_counts)
     w.o.batch_wait_us = 60 * 1000 * 1000;
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP, .tries = 1 }); /* loops in the batch only */
     world_add(&w, (struct world_order){ .what = W_POLITE_LOOP });
-    settings[1].timeout_ms = 40;
+    settings[1].timeout_ms = limit_ms;
     CHECK_EQ(world_run(&w), 0);
     CHECK_EQ(w.finals[0].callback, 'S');
     CHECK_EQ(w.finals[0].attempt, 2);
-    CHECK_EQ(w.finals[1].callback, 'T');
-    CHECK_STR(w.finals[1].error, "timed out after 0.04 s");
-    CHECK_EQ(w.page->largest_batch, 2);
+    check_timed_out(&w, 1, limit_ms);
+    const bool began = w.page->largest_batch == 2;
     world_close(&w);
+    return began;
+}
+
+TEST(the_shortest_time_limit_of_a_batch_counts)
+{
+    bool began = false;
+    for (unsigned i = 0; i < TRIES && !began; i++)
+        began = run_batch_with_limit(SHORT_MS << i);
+    CHECK(began);
 }
 
 WORLD_MAIN()
