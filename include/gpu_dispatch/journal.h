@@ -83,13 +83,25 @@ struct gd_journal_options {
      * refused too if journals of another count are in the directory. count = 0 (default): the whole list. */
     struct gd_shard shard;
 
-    /* How long to wait if another run uses the journal, before GD_E_BUSY. 0 (default): do not wait. */
+    /* How long to wait if another run uses the journal, before GD_E_BUSY. 0 (default): do not wait. If that run was on
+     * another host and may be gone, the wait must be longer than 60 s: a run is given up if it has given no sign of life
+     * for so long. */
     unsigned lock_wait_ms;
 
     /* The paths of other journals: tasks that are done there are skipped, as if this journal had their records. The files
      * are only read. Copied. */
     const char *const *skip_done;
     size_t n_skip_done;
+
+    /* Called while gd_journal_open() waits (lock_wait_ms): once with a line for the user that says which run uses the
+     * journal, and with message = NULL before each sleep and each time a signal handler has interrupted the sleep.
+     * Return 0 to go on. Any other value ends the call with GD_E_INTERRUPTED. NULL: no function. */
+    int (*on_wait)(void *user, const char *message);
+    void *user;
+
+    /* When this descriptor (an eventfd or a pipe) becomes readable, gd_journal_open() stops waiting and returns
+     * GD_E_INTERRUPTED. The descriptor is borrowed and not read. 0: no descriptor. */
+    int wait_stop_fd;
 };
 
 #define GD_JOURNAL_OPTIONS_INIT                                                                       \
@@ -99,7 +111,7 @@ struct gd_journal_options {
     }
 
 /* Opens or creates the file and locks it: no second run can use it until gd_journal_close(). Copies the options.
- * Returns 0, or GD_E_INVALID, GD_E_SYSTEM, GD_E_BUSY (another run uses the file), GD_E_EXISTS (the file contains
+ * Returns 0, or GD_E_INVALID, GD_E_SYSTEM, GD_E_BUSY (another run uses the file), GD_E_INTERRUPTED, GD_E_EXISTS (the file contains
  * records and resume is NONE), GD_E_MISMATCH (a different command), GD_E_CORRUPT (not a journal, or damaged),
  * GD_E_VERSION or GD_E_UNSUPPORTED. */
 int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o);

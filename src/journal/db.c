@@ -30,7 +30,7 @@ static const char schema[] =
     " pid INTEGER NOT NULL, host TEXT, total INTEGER NOT NULL DEFAULT 0, taken INTEGER NOT NULL DEFAULT 0,"
     " skipped INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0,"
     " written REAL, busy REAL NOT NULL DEFAULT 0, all_done INTEGER NOT NULL DEFAULT 0,"
-    " all_failed INTEGER NOT NULL DEFAULT 0, shard TEXT);"
+    " all_failed INTEGER NOT NULL DEFAULT 0, shard TEXT, nonce TEXT);"
     /* The columns that a resumed run reads come first, so that it need not read the rest of a row. */
     "CREATE TABLE task(id INTEGER PRIMARY KEY, key BLOB NOT NULL, version, state TEXT NOT NULL,"
     " attempts INTEGER NOT NULL, number INTEGER NOT NULL, run INTEGER NOT NULL, started REAL, seconds REAL,"
@@ -275,7 +275,7 @@ static int make_schema(sqlite3 *db, const char *path)
     return 0;
 }
 
-/* Version 2 has run.shard. A process that is killed in the middle leaves version 1. */
+/* Version 2 has run.shard and run.nonce. A process that is killed in the middle leaves version 1. */
 int gd__db_upgrade(sqlite3 *db, const char *path)
 {
     int64_t version;
@@ -285,7 +285,7 @@ int gd__db_upgrade(sqlite3 *db, const char *path)
         return 0;
     int rc = gd__db_exec(db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK)
-        rc = gd__db_exec(db, "ALTER TABLE run ADD COLUMN shard TEXT");
+        rc = gd__db_exec(db, "ALTER TABLE run ADD COLUMN shard TEXT; ALTER TABLE run ADD COLUMN nonce TEXT");
     GD__KILL_POINT("journal_upgrade");
     if (rc == SQLITE_OK)
         rc = gd__db_exec(db, "PRAGMA user_version = 2");

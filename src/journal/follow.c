@@ -330,17 +330,22 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
         return 0;
     struct gd__follow f = { .reader = -1 };
     struct recorded_file known;
-    int rc = add_columns(j);
-    if (rc == 0)
-        rc = make_follow(j, &f, realpath(path, full) ? full : path, fd);
-    if (rc == 0)
-        rc = look_up(j, &f, &known);
-    if (rc == 0 && known.size >= 0 && !anew)
-        rc = cut_back(j, path, &f, info.st_size, &known);
-    if (rc == 0)
-        rc = add_file(j, &f);
-    if (rc < 0)
+    const size_t n_files = j->n_files;
+    int rc = make_follow(j, &f, realpath(path, full) ? full : path, fd);
+    if (rc == 0 && (rc = gd__store_begin(j)) == 0) {
+        rc = add_columns(j);
+        if (rc == 0)
+            rc = look_up(j, &f, &known);
+        if (rc == 0 && known.size >= 0 && !anew)
+            rc = cut_back(j, path, &f, info.st_size, &known);
+        if (rc == 0)
+            rc = add_file(j, &f);
+        rc = gd__store_end(j, rc);
+    }
+    if (rc < 0) {
+        j->n_files = n_files;
         free_follow(&f);
+    }
     return rc;
 }
 
@@ -427,8 +432,12 @@ void gd__follow_end(struct gd_journal *j)
 {
     sqlite3_stmt *s = NULL;
     struct stat info;
-    if (gd__db_prepare(j->db, "UPDATE file SET ended = 1 WHERE path = CAST(?1 AS TEXT)", &s) != SQLITE_OK)
+    if (gd__store_begin(j) < 0)
         return;
+    if (gd__db_prepare(j->db, "UPDATE file SET ended = 1 WHERE path = CAST(?1 AS TEXT)", &s) != SQLITE_OK) {
+        gd__store_end(j, GD_E_SYSTEM);
+        return;
+    }
     for (size_t i = 0; i < j->n_files; i++) {
         if (fstat(j->files[i].fd, &info) < 0 || (uint64_t)info.st_size != j->files[i].size_kept)
             continue;
@@ -437,6 +446,7 @@ void gd__follow_end(struct gd_journal *j)
         sqlite3_reset(s);
     }
     sqlite3_finalize(s);
+    gd__store_end(j, 0);
 }
 
 /* After a failed write the system drops the data, and another fdatasync() would succeed although the bytes are missing.

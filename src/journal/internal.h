@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "journal/db.h"
 #include "journal/journal.h"
-#include "journal/lock.h"
+#include "journal/lock/lock.h"
 #include "journal/lookup/resume.h"
 
 /* A growing buffer. If it cannot grow, it stays as it was. */
@@ -82,7 +82,7 @@ struct gd_journal {
     pid_t pid; /* the process that opened it */
     struct gd__journal_lock hold;
     sqlite3 *db; /* used by the writer's thread while it runs */
-    sqlite3_stmt *insert, *update_run, *put_file;
+    sqlite3_stmt *insert, *update_run, *put_file, *check_run;
     uint64_t run, before_done, before_failed;
     struct gd__figures figures; /* as they are on disk; for the writer only */
     int64_t page_size;          /* of the database */
@@ -149,13 +149,18 @@ void gd__follow_close(struct gd_journal *j);
 int gd__group_offer(struct gd_journal *j); /* registers the table; returns a result code of SQLite */
 bool gd__group_is_text(const char *bytes, size_t size);
 
-/* write/store.c */
+/* write/store.c
+ *
+ * Every change is made between gd__store_begin() and gd__store_end(). The first one fails if another run has taken the
+ * journal over. The second one commits, or rolls back if rc < 0. Returns rc, or the code of a failed commit. */
+int gd__store_begin(struct gd_journal *j);
+int gd__store_end(struct gd_journal *j, int rc);
 int gd__store_open(struct gd_journal *j);
 void gd__store_close(struct gd_journal *j);
 /* Writes the group in j->writing and the figures in one transaction. Returns 0 or a negative code. */
 int gd__store_group(struct gd_journal *j);
 int gd__store_file(struct gd_journal *j, struct gd__follow *f); /* records its present length, before the run */
-int gd__store_begin_run(struct gd_journal *j);
+int gd__store_begin_run(struct gd_journal *j);                  /* the caller has begun a transaction */
 void gd__store_forget_run(struct gd_journal *j);
 
 /* write/writer.c */

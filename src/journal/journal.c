@@ -135,6 +135,21 @@ static int check_resume(const struct gd_journal *j, const struct last_run *last,
     return 0;
 }
 
+/* Adds the row of this run. What the last run recorded is read again here, in the same transaction: if that run was
+ * given up by its heartbeat but still exists, it may have written until now. From here on it cannot. */
+static int begin_run(struct gd_journal *j)
+{
+    struct last_run last = { .command = NULL };
+    if (gd__db_exec(j->db, "BEGIN IMMEDIATE") != SQLITE_OK)
+        return gd__db_error(j->db, "write to", j->path);
+    j->run = 0;
+    int rc = read_last_run(j, &last);
+    gd__free(last.command);
+    if (rc == 0)
+        rc = gd__store_begin_run(j);
+    return gd__store_end(j, rc);
+}
+
 static int open_records(struct gd_journal *j)
 {
     struct last_run last;
@@ -150,7 +165,9 @@ static int open_records(struct gd_journal *j)
     if (rc == 0)
         rc = gd__store_open(j);
     if (rc == 0)
-        rc = gd__store_begin_run(j);
+        rc = begin_run(j);
+    if (rc == 0 && gd__db_integer(j->db, "SELECT 1 FROM task LIMIT 1", &any) != SQLITE_OK)
+        rc = gd__db_error(j->db, "read", j->path);
     if (rc == 0 && any)
         rc = gd__resume_open(&j->resume, j->path, &j->interrupted);
     return rc;
@@ -187,6 +204,14 @@ static void free_journal(struct gd_journal *j)
     gd__free(j);
 }
 
+static int take_lock(struct gd_journal *j)
+{
+    const struct gd__journal_lock_ask ask = {
+        .wait_ms = j->o.lock_wait_ms, .stop_fd = j->o.wait_stop_fd, .on_wait = j->o.on_wait, .user = j->o.user
+    };
+    return gd__journal_lock_wait(&j->hold, j->path, &ask);
+}
+
 int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
 {
     if (!out)
@@ -201,7 +226,7 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
     init_locks(j);
     int rc = read_options(j, o);
     if (rc == 0)
-        rc = gd__journal_lock_take(&j->hold, j->path);
+        rc = take_lock(j);
     if (rc == 0)
         rc = gd__db_open_write(&j->db, j->path);
     if (rc == 0)

@@ -18,7 +18,7 @@
 #include "journal/db.h"
 #include "journal/identity.h"
 #include "journal/journal.h"
-#include "journal/lock.h"
+#include "journal/lock/lock.h"
 
 enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20 };
 enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
-#include "journal/lock.h"
+#include "journal/lock/lock.h"
 #include "support/directory.h"
 #include "support/test.h"
 

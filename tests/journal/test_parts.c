@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/hash/siphash.h"
 #include "journal/internal.h"
-#include "journal/lock.h"
+#include "journal/lock/lock.h"
 #include "journal/lookup/index.h"
 #include "journal/lookup/window.h"
 #include "support/directory.h"

@@ -11,7 +11,7 @@
  * process, only if it still refers to the same file.
  *
  * _Fork(), vfork() and a direct clone() run no handlers. Code that must work even then does not rely on this alone: see
- * the guardian in worker/main.c, and journal/lock.c.
+ * the guardian in worker/main.c, and journal/lock/lock.c.
  */
 #include "base/process/fork.h"
 

@@ -14,7 +14,7 @@
 #include "journal/identity.h"
 #include "journal/internal.h"
 
-enum { LOG_LONG = 16 << 20, LOG_TOO_LONG = 64 << 20, READER_WAIT_MS = 50, HOST_MAX = 256 };
+enum { LOG_LONG = 16 << 20, LOG_TOO_LONG = 64 << 20, READER_WAIT_MS = 50 };
 #define LOG_LIMIT "67108864"
 
 static const char insert_sql[] =
@@ -177,12 +177,83 @@ static int check_place(struct gd_journal *j)
                          "%s was removed, moved or replaced while the run wrote to it: put it back together with its "
                          "-wal file and resume, or start a new journal",
                          j->path);
-    if (gd__journal_lock_is_lost(&j->hold))
-        return gd__error(GD_E_SYSTEM,
-                         "%s-lock was removed during the run, so another run may also write to the journal. Resume "
-                         "when no other run uses it, and leave the lock file alone",
-                         j->path);
-    return 0;
+    return gd__journal_lock_check(&j->hold);
+}
+
+/* --- transactions --- */
+
+/* The generation of a run is the nonce in its row. A run that takes the journal over removes it. */
+static const char check_sql[] = "SELECT nonce = ?2 FROM run WHERE number = ?1";
+
+static int was_taken_over(struct gd_journal *j)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = gd__db_prepare(j->db, "SELECT pid, CAST(host AS TEXT) FROM run ORDER BY number DESC LIMIT 1", &s);
+    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW)
+        rc = gd__error(GD_E_JOURNAL,
+                       "another run took over this journal, %s (process %llu on %s): it could not tell that this run "
+                       "was still alive. This run writes nothing more",
+                       j->path, (unsigned long long)gd__db_count(s, 0),
+                       sqlite3_column_text(s, 1) ? (const char *)sqlite3_column_text(s, 1) : "another host");
+    else
+        rc = gd__error(GD_E_JOURNAL,
+                       "another run took over this journal, %s: it could not tell that this run was still alive. This "
+                       "run writes nothing more",
+                       j->path);
+    sqlite3_finalize(s);
+    return rc;
+}
+
+static int check_generation(struct gd_journal *j)
+{
+    sqlite3_stmt *s = j->check_run;
+    bind_count(s, 1, j->run);
+    sqlite3_bind_text(s, 2, j->hold.me.nonce, -1, SQLITE_STATIC);
+    const int rc = sqlite3_step(s);
+    const bool ours = rc == SQLITE_ROW && sqlite3_column_int(s, 0) == 1;
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "read", j->path);
+    sqlite3_reset(s);
+    return ours || code < 0 ? code : was_taken_over(j);
+}
+
+int gd__store_begin(struct gd_journal *j)
+{
+    int rc = check_place(j);
+    if (rc < 0)
+        return rc;
+    if (gd__db_exec(j->db, "BEGIN IMMEDIATE") != SQLITE_OK)
+        return gd__db_error(j->db, "write to", j->path);
+    rc = check_generation(j);
+    return rc < 0 ? gd__store_end(j, rc) : 0;
+}
+
+int gd__store_end(struct gd_journal *j, int rc)
+{
+    if (rc == 0)
+        rc = gd__journal_lock_check(&j->hold);
+    if (rc == 0 && gd__db_exec(j->db, "COMMIT") != SQLITE_OK)
+        rc = gd__db_error(j->db, "write to", j->path);
+    if (rc < 0)
+        gd__db_exec(j->db, "ROLLBACK"); /* harmless if SQLite has already rolled back */
+    return rc;
+}
+
+/* Within the transaction. Returns 0 or a negative code. */
+static int store_all(struct gd_journal *j, struct gd__figures *f)
+{
+    int rc = GD__FAULT("journal_write") ? SQLITE_IOERR : SQLITE_OK;
+    GD__KILL_POINT("journal_begin");
+    if (rc == SQLITE_OK)
+        rc = store_records(j, f);
+    if (rc == SQLITE_OK)
+        rc = store_files(j);
+    if (rc == SQLITE_OK)
+        rc = store_figures(j, f);
+    if (rc != SQLITE_OK)
+        return gd__db_error(j->db, "write to", j->path);
+    rc = j->o.sync == GD_JOURNAL_SYNC_FULL ? gd__follow_sync(j) : 0;
+    GD__KILL_POINT("journal_commit");
+    return rc;
 }
 
 int gd__store_group(struct gd_journal *j)
@@ -190,31 +261,12 @@ int gd__store_group(struct gd_journal *j)
     struct gd__figures f = j->figures;
     if (GD__FAULT("journal_busy"))
         return gd__db_code(SQLITE_BUSY, "write to", j->path);
-    int code = check_place(j), rc = SQLITE_OK;
-    if (code < 0)
-        return code;
-    rc = gd__db_exec(j->db, "BEGIN IMMEDIATE");
-    if (rc == SQLITE_OK && GD__FAULT("journal_write"))
-        rc = SQLITE_IOERR;
-    GD__KILL_POINT("journal_begin");
-    if (rc == SQLITE_OK)
-        rc = store_records(j, &f);
-    if (rc == SQLITE_OK)
-        rc = store_files(j);
-    if (rc == SQLITE_OK)
-        rc = store_figures(j, &f);
-    if (rc == SQLITE_OK && j->o.sync == GD_JOURNAL_SYNC_FULL)
-        code = gd__follow_sync(j);
-    GD__KILL_POINT("journal_commit");
-    if (rc == SQLITE_OK && code == 0)
-        rc = gd__db_exec(j->db, "COMMIT");
+    int rc = gd__store_begin(j);
+    if (rc == 0)
+        rc = gd__store_end(j, store_all(j, &f));
     GD__KILL_POINT("journal_committed");
-    if (rc != SQLITE_OK)
-        code = gd__db_error(j->db, "write to", j->path);
-    if (code < 0) {
-        gd__db_exec(j->db, "ROLLBACK"); /* harmless if SQLite has already rolled back */
-        return code;
-    }
+    if (rc < 0)
+        return rc;
     j->figures = f;
     for (size_t i = 0; i < j->n_files; i++)
         j->files[i].size_kept = j->files[i].size_then;
@@ -231,7 +283,8 @@ int gd__store_open(struct gd_journal *j)
         gd__db_exec(j->db, "PRAGMA temp_store = MEMORY") != SQLITE_OK || /* see end_of_piece() */
         gd__db_integer(j->db, "PRAGMA page_size", &j->page_size) != SQLITE_OK || gd__group_offer(j) != SQLITE_OK ||
         gd__db_prepare(j->db, insert_sql, &j->insert) != SQLITE_OK ||
-        gd__db_prepare(j->db, update_sql, &j->update_run) != SQLITE_OK)
+        gd__db_prepare(j->db, update_sql, &j->update_run) != SQLITE_OK ||
+        gd__db_prepare(j->db, check_sql, &j->check_run) != SQLITE_OK)
         return gd__db_error(j->db, "use", j->path);
     sqlite3_wal_hook(j->db, log_hook, j);
     return 0;
@@ -242,20 +295,22 @@ void gd__store_close(struct gd_journal *j)
     sqlite3_finalize(j->insert);
     sqlite3_finalize(j->update_run);
     sqlite3_finalize(j->put_file);
+    sqlite3_finalize(j->check_run);
     sqlite3_close(j->db);
-    j->insert = j->update_run = j->put_file = NULL;
+    j->insert = j->update_run = j->put_file = j->check_run = NULL;
     j->db = NULL;
 }
 
 int gd__store_begin_run(struct gd_journal *j)
 {
     sqlite3_stmt *s = NULL;
-    char host[HOST_MAX] = "", shard[GD__SHARD_TEXT];
+    char shard[GD__SHARD_TEXT];
     const char *text = gd__identity_text(j->o.shard, shard);
-    gethostname(host, sizeof host - 1);
+    if (gd__db_exec(j->db, "UPDATE run SET nonce = NULL WHERE nonce IS NOT NULL") != SQLITE_OK)
+        return gd__db_error(j->db, "write to", j->path);
     int rc = gd__db_prepare(j->db,
-                            "INSERT INTO run(number, command, started, pid, host, all_done, all_failed, shard)"
-                            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                            "INSERT INTO run(number, command, started, pid, host, all_done, all_failed, shard, nonce)"
+                            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                             &s);
     if (rc == SQLITE_OK) {
         bind_count(s, 1, j->run);
@@ -263,10 +318,11 @@ int gd__store_begin_run(struct gd_journal *j)
             bind_bytes(s, 2, j->command, strlen(j->command));
         sqlite3_bind_double(s, 3, gd__wall_clock());
         sqlite3_bind_int64(s, 4, getpid());
-        sqlite3_bind_text(s, 5, host, -1, SQLITE_STATIC);
+        sqlite3_bind_text(s, 5, j->hold.me.host, -1, SQLITE_STATIC);
         bind_count(s, 6, j->figures.all_done);
         bind_count(s, 7, j->figures.all_failed);
         sqlite3_bind_text(s, 8, text, -1, SQLITE_STATIC);
+        sqlite3_bind_text(s, 9, j->hold.me.nonce, -1, SQLITE_STATIC);
         rc = sqlite3_step(s);
     }
     const int code = rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "write to", j->path);
