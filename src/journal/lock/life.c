@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file/shared.h"
 #include "journal/db.h"
 #include "journal/lock/lock.h"
 
@@ -65,19 +65,9 @@ static enum gd__byte test_byte(const struct gd__lock_settings *s, int fd, int by
     return one.l_type == F_UNLCK ? GD__BYTE_FREE : GD__BYTE_LOCKED;
 }
 
-bool gd__lock_is_shared(const struct gd__lock_settings *s, int fd)
+bool gd__lock_is_shared(const struct gd__lock_settings *s, const char *path)
 {
-    static const unsigned long local[] = { 0xEF53,     0x58465342, 0x9123683E, 0x01021994, 0xF2F52010,
-                                           0x2FC12FC1, 0x794C7630, 0x858458F6, 0xCA451A4E };
-    struct statfs info;
-    if (s->shared >= 0)
-        return s->shared;
-    if (fstatfs(fd, &info) < 0)
-        return true;
-    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
-        if ((unsigned long)info.f_type == local[i])
-            return false;
-    return true;
+    return s->shared >= 0 ? s->shared == 1 : gd__file_is_shared(path);
 }
 
 /* --- whether a file is dead --- */
@@ -111,10 +101,10 @@ enum gd__life gd__lock_look(int fd, struct gd__watch *w, const struct gd__lock_s
 /* --- for observers --- */
 
 /* For a file whose byte 0 is not locked. */
-static bool is_beating(const struct gd__lock_settings *s, int fd, enum gd__byte byte,
+static bool is_beating(const struct gd__lock_settings *s, const char *path, enum gd__byte byte,
                        const struct gd__lock_holder *holder, const struct stat *info)
 {
-    if (byte == GD__BYTE_FREE && !gd__lock_is_shared(s, fd))
+    if (byte == GD__BYTE_FREE && !gd__lock_is_shared(s, path))
         return false;
     const double age = (double)time(NULL) - (double)info->st_mtime;
     return gd__lock_holder_is_here(holder) || age * 1000 < s->stale_ms;
@@ -132,8 +122,8 @@ bool gd__journal_lock_test(const char *journal, uint64_t *pid)
     if (held) {
         const enum gd__byte byte = test_byte(&s, fd, GD__HOLDER_BYTE);
         gd__lock_holder_read(fd, &holder);
-        held =
-            !gd__lock_holder_is_gone(&holder) && (byte == GD__BYTE_LOCKED || is_beating(&s, fd, byte, &holder, &info));
+        held = !gd__lock_holder_is_gone(&holder) &&
+               (byte == GD__BYTE_LOCKED || is_beating(&s, path, byte, &holder, &info));
     }
     *pid = held ? holder.owner.pid : 0;
     if (fd >= 0)

@@ -13,8 +13,8 @@ enum { GD__HOLDER_BYTE, GD__REPLACER_BYTE };
 enum gd__byte { GD__BYTE_FREE, GD__BYTE_LOCKED, GD__BYTE_NO_LOCKS, GD__BYTE_ERROR };
 enum gd__byte gd__lock_byte(const struct gd__lock_settings *s, int fd, int byte); /* GD__BYTE_FREE: it is locked now */
 
-/* Whether other hosts may use the file system of that file. */
-bool gd__lock_is_shared(const struct gd__lock_settings *s, int fd);
+/* Whether other hosts may use the file system of that file, which need not exist. */
+bool gd__lock_is_shared(const struct gd__lock_settings *s, const char *path);
 
 /* What a newcomer has seen of one holder. */
 struct gd__watch {

@@ -138,7 +138,7 @@ static int make_file(struct gd__journal_lock *h, char **name)
     gd__fork_let();
     if (fd < 0)
         return cannot_create(h->path);
-    h->shared = gd__lock_is_shared(&h->settings, fd);
+    h->shared = gd__lock_is_shared(&h->settings, h->path);
     gd__lock_holder_self(&h->me);
     /* If the holder is not known, the lock is still valid on a local file system. */
     const bool written = gd__lock_holder_write(fd, &h->me);
