@@ -30,17 +30,27 @@ struct mount {
     bool reached; /* "cut-at" has cut it */
 };
 
+enum { MOUNTS_MOST = 8 };
+static const char *mounts_points[MOUNTS_MOST];
+
 /* The directory can be removed only when nothing is mounted in it. */
 TEST_UNUSED static void mounts_leave(void)
 {
     char path[PATH_MAX];
     if (getpid() != directory_owner || chdir("/") < 0)
         return;
-    static const char *const points[] = { "a", "b" };
-    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
-        snprintf(path, sizeof path, "%s/%s", directory_path, points[i]);
+    for (int i = 0; i < MOUNTS_MOST && mounts_points[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory_path, mounts_points[i]);
         umount2(path, MNT_DETACH);
     }
+}
+
+TEST_UNUSED static void mounts_add(const char *point)
+{
+    int i = 0;
+    while (i < MOUNTS_MOST - 1 && mounts_points[i] && strcmp(mounts_points[i], point) != 0)
+        i++;
+    mounts_points[i] = point;
 }
 
 TEST_UNUSED static void mounts_enter(void)
@@ -77,7 +87,7 @@ TEST_UNUSED static bool mount_answered(struct mount *m, const char *expected)
     return *line;
 }
 
-/* Mounts SERVER at the point ("a" or "b"), with options of network_fs. */
+/* Mounts SERVER at the point, a path in the directory of the case, with options of network_fs. */
 __attribute__((sentinel)) TEST_UNUSED static void mount_begin(struct mount *m, const char *point, ...)
 {
     char program[PATH_MAX], *argv[16];
@@ -85,6 +95,7 @@ __attribute__((sentinel)) TEST_UNUSED static void mount_begin(struct mount *m, c
     va_list options;
     snprintf(program, sizeof program, "%s/network_fs", getenv("GD_TEST_PLUGINS") ? getenv("GD_TEST_PLUGINS") : ".");
     CHECK(mkdir(point, 0755) == 0 || errno == EEXIST);
+    mounts_add(point);
     CHECK_EQ(pipe2(commands, O_CLOEXEC), 0);
     CHECK_EQ(pipe2(answers, O_CLOEXEC), 0);
     argv[n++] = program;
