@@ -475,15 +475,25 @@ void world_close(struct world *w)
 
 /* --- running, and the checks after the run --- */
 
-static unsigned count_fds(void)
+static unsigned count_entries(const char *path)
 {
     unsigned n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    MUST(dir, "/proc/self/fd: %s", strerror(errno));
+    DIR *dir = opendir(path);
+    MUST(dir, "%s: %s", path, strerror(errno));
     while (readdir(dir))
         n++;
     closedir(dir);
     return n;
+}
+
+static unsigned count_fds(void)
+{
+    return count_entries("/proc/self/fd");
+}
+
+static unsigned count_threads(void)
+{
+    return count_entries("/proc/self/task");
 }
 
 static unsigned count_shared_mappings(void)
@@ -531,6 +541,7 @@ void world_start(struct world *w)
         w->o.setup_args = &w->setup;
         w->o.setup_args_size = sizeof w->setup;
     }
+    w->threads = count_threads();
     w->fds = count_fds();
     w->mappings = count_shared_mappings();
     const int rc = gd_dispatcher_open(&w->d, &w->o);
@@ -554,6 +565,14 @@ int world_finish(struct world *w)
     return rc;
 }
 
+/* A run that is stopped may not wait for its source. The source still uses the world, and the memory of the run, until it
+ * returns. */
+static void await_end_of_source(const struct world *w)
+{
+    while (count_threads() > w->threads)
+        sched_yield();
+}
+
 void world_end(struct world *w)
 {
     gd_dispatcher_close(&w->d);
@@ -561,6 +580,7 @@ void world_end(struct world *w)
     check_children(w);
     if (w->source_left)
         return;
+    await_end_of_source(w);
     MUST(count_fds() == w->fds, "%u descriptors before the run, %u after it", w->fds, count_fds());
     MUST(count_shared_mappings() == w->mappings, "%u shared mappings before the run, %u after it", w->mappings,
          count_shared_mappings());
@@ -598,6 +618,14 @@ void world_launch(struct world *w)
     MUST(pthread_create(&l->thread, NULL, launched, l) == 0, "no thread");
 }
 
+static bool some_world_runs(void)
+{
+    for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
+        if (launches[i].w)
+            return true;
+    return false;
+}
+
 int world_join(struct world *w)
 {
     struct launch *l = launches;
@@ -606,6 +634,8 @@ int world_join(struct world *w)
     pthread_join(l->thread, NULL);
     l->w = NULL;
     gd_dispatcher_close(&w->d);
+    if (!w->source_left && !some_world_runs())
+        await_end_of_source(w);
     return l->rc;
 }
 
