@@ -376,18 +376,21 @@ static void *shut_down_in_a_loop(void *arg)
     return NULL;
 }
 
+/* The last task waits, so the run cannot end before it is shut down. */
 TEST(from_many_threads_at_once)
 {
     struct world w;
     pthread_t threads[4];
     world_open(&w, 2);
     world_add_many(&w, 100000, (struct world_order){ .what = W_NOTHING });
+    world_add(&w, (struct world_order){ .what = W_NOTHING, .gate = 2 });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 1);
     for (unsigned i = 0; i < 4; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, shut_down_in_a_loop, &w), 0);
     for (unsigned i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
+    world_gate_open(w.page, 2);
     CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
     world_close(&w);
 }
