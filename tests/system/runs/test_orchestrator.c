@@ -558,7 +558,8 @@ TEST(a_device_that_is_lost_is_taken_out_of_use)
     for (int i = 0; i < 4; i++)
         write_file("lost", "f%d", i);
     CHECK_EQ(launch(), 1);
-    CHECK_EQ(seen.failed, 4);
+    CHECK_GE(seen.failed, 1); /* those that were found before the device was lost twice */
+    CHECK_LE(seen.failed, 4);
     CHECK_EQ(seen.devices_out, 1);
     CHECK_CONTAINS(printed, "GPU 0 is taken out of use: ");
     free(printed);
