@@ -161,7 +161,7 @@ TEST(a_task_that_does_not_stop_costs_the_others_nothing)
 {
     struct world w;
     open_world(&w, 1, 4);
-    limits_ms[0] = 50;
+    limits_ms[0] = WORLD_PATIENCE_MS; /* the task must begin before that */
     w.o.cancel_grace_ms = 50;
     w.o.crash_limit = 1;
     w.on_final = open_the_others;

@@ -5,7 +5,7 @@
 #include "support/test.h"
 #include "support/world.h"
 
-enum { FIRST_GATE = 2 };
+enum { FIRST_GATE = 2, GRACE_MS = WORLD_PATIENCE_MS, FIRST_MS = GRACE_MS + 500 };
 
 static void open_world(struct world *w, unsigned n_gpus, unsigned concurrency, unsigned ahead)
 {
@@ -163,7 +163,7 @@ static int next_with_limit(void *user, struct gd_item *item)
 {
     const bool first = ((struct world *)user)->next == 0;
     const int some = next_item(user, item);
-    item->timeout_ms = first ? 500 : 0;
+    item->timeout_ms = first ? FIRST_MS : 0;
     return some;
 }
 
@@ -179,7 +179,7 @@ TEST(a_cancelled_task_that_waits_for_a_place_costs_nothing)
 {
     struct world w;
     open_world(&w, 1, 2, 4);
-    w.o.cancel_grace_ms = 50;
+    w.o.cancel_grace_ms = GRACE_MS; /* the first task must end in this time when it is asked to stop */
     next_item = w.o.source;
     w.o.source = next_with_limit;
     w.on_final = open_gates_after_first;
@@ -193,7 +193,7 @@ TEST(a_cancelled_task_that_waits_for_a_place_costs_nothing)
     CHECK_EQ(gd_dispatcher_cancel_task(w.d, 2), 0);
     CHECK_EQ(world_join(&w), 0);
     CHECK_EQ(w.finals[0].failure, GD_FAILURE_TIMEOUT);
-    CHECK_GE(w.finals[0].end_ns - w.finals[0].start_ns, 500 * GD__NS_PER_MS); /* it was not asked to stop before */
+    CHECK_GE(w.finals[0].end_ns - w.finals[0].start_ns, FIRST_MS * GD__NS_PER_MS); /* it was not asked to stop before */
     CHECK_EQ(w.finals[2].failure, GD_FAILURE_CANCELLED);
     CHECK_EQ(world_callbacks(&w, 'S'), 2);
     CHECK_EQ(w.stats.restarts, 0);
