@@ -9,8 +9,10 @@
  *   - An array with holes, such as --array=3,7, has COUNT=2 MIN=3 MAX=7 STEP=1.
  *
  * sbatch and srun pass on the variables of the shell that they are called in. So a batch script that was submitted from
- * a job step has the SLURM_STEP_ID of that step. Then its SLURM_STEP_NUM_TASKS is of that step too, and may differ from
- * SLURM_NTASKS, which sbatch sets.
+ * a job step has the SLURM_STEP_ID of that step. If possible, slurm_step.c finds that out from the process that started
+ * the script. Otherwise, SLURM_STEP_NUM_TASKS is of that step too, and may differ from SLURM_NTASKS, which sbatch sets.
+ * In the same way, a job that was submitted in an element of an array looks like an element. Nothing shows that it is
+ * not one.
  */
 #include "shard/environment.h"
 
@@ -131,7 +133,8 @@ static int read_all(struct seen *s, const struct gd__shard_environment *e)
                              "%s: this is not a number from 0 to 4294967295. Correct or unset it, or write --shard K/N",
                              list(seen, s, BIT(i)));
     }
-    s->in_step = s->text[STEP_ID] && s->number[STEP_ID] < FIRST_SPECIAL_STEP;
+    s->in_step = s->text[STEP_ID] && s->number[STEP_ID] < FIRST_SPECIAL_STEP &&
+                 !(e->in_batch_script && e->in_batch_script(e->user));
     return 0;
 }
 

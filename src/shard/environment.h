@@ -7,6 +7,8 @@
 /* The environment, as a function, so that tests can pass a table. */
 struct gd__shard_environment {
     const char *(*get)(void *user, const char *name); /* returns the value, borrowed during the call; NULL: not set */
+    /* Whether a batch script started this process, although the variables of srun are set. NULL: not known. */
+    bool (*in_batch_script)(void *user);
     void *user;
 };
 

@@ -2,9 +2,11 @@
 #include <gpu_dispatch/shard.h>
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "shard/environment.h"
+#include "shard/slurm_step.h"
 
 static const char *get_variable(void *user, const char *name)
 {
@@ -12,9 +14,15 @@ static const char *get_variable(void *user, const char *name)
     return getenv(name);
 }
 
+static bool in_batch_script(void *user)
+{
+    (void)user;
+    return gd__slurm_step_is_batch((uint64_t)getpid());
+}
+
 int gd_shard_find(struct gd_shard *out, const char *text, char *origin)
 {
-    static const struct gd__shard_environment environment = { .get = get_variable };
+    static const struct gd__shard_environment environment = { .get = get_variable, .in_batch_script = in_batch_script };
     struct gd__shard_spec spec;
     if (!out || !text)
         return gd__error(GD_E_INVALID, "gd_shard_find: %s is NULL", out ? "text" : "out");

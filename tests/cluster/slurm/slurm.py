@@ -22,7 +22,7 @@ PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sb
 GPUS = 2
 LIMIT_S = 120  # for each wait. A wait that takes as long has failed
 KILL_WAIT_S = 5  # from SIGTERM to SIGKILL
-GRACE_S = 10  # of a preempted job
+GRACE_S = 8  # of a preempted job
 POLL_S = 0.05
 
 # cred_expire: Slurm waits for this long before it starts a requeued job again, because its old credentials might be

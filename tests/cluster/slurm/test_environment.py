@@ -52,7 +52,16 @@ TABLE = {
                                  3 * [("auto/16, but the environment has 3 shards",)]),
     # A job that is submitted in a step has the variables of that step.
     "a_job_submitted_in_a_step": (SHELL, "srun --ntasks=1 sbatch --quiet --wait --nodes=3 --ntasks=3 --wrap \"$FIND\"",
-                                  [("SLURM_STEP_NUM_TASKS=1, SLURM_NTASKS=3", "of another job step")]),
+                                  [("SLURM_NTASKS=3: the job has 3 tasks", WITHOUT_SRUN)]),
+    # Here all of them agree. Only the processes show that it is a batch script.
+    "a_job_like_the_step_in_which_it_is_submitted":
+        (SHELL, f"srun {ONE_EACH} --output=/dev/null sh -c 'test $SLURM_PROCID = 2 || exit 0; "
+         f"sbatch --quiet --wait {ONE_EACH} --wrap \"$FIND\"'", [("SLURM_NTASKS=3: the job has 3 tasks", WITHOUT_SRUN)]),
+    "srun_in_a_job_submitted_in_a_step":
+        (SHELL, f"srun {ONE_EACH} --output=/dev/null sh -c 'test $SLURM_PROCID = 2 || exit 0; "
+         f"sbatch --quiet --wait {ONE_EACH} --wrap \"srun $FIND\"'", SRUN3),
+    "an_array_submitted_in_a_step":
+        (SHELL, "srun --ntasks=1 sbatch --quiet --wait --array=0-3 --wrap \"$FIND\"", ARRAY4),
     # Nothing in its environment says that it is not an element. docs/clusters.md says what to do.
     "a_job_submitted_in_an_array": (SUBMIT, "--array=0-1", "sbatch --wait --wrap \"$FIND\"",
                                     [f"{k}/2 element {k} of 2 of the Slurm array" for k in (1, 2)]),

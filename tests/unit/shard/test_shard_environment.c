@@ -31,10 +31,16 @@ static const char *get(void *user, const char *name)
     return NULL;
 }
 
+/* The variable BATCH_SCRIPT stands for what the processes show. */
+static bool in_batch_script(void *user)
+{
+    return get(user, "BATCH_SCRIPT") != NULL;
+}
+
 static int find_with(const char *shard, const char *text, struct gd_shard *out, char origin[GD_SHARD_ORIGIN])
 {
     struct table t = { .text = text };
-    const struct gd__shard_environment e = { get, &t };
+    const struct gd__shard_environment e = { .get = get, .in_batch_script = in_batch_script, .user = &t };
     struct gd__shard_spec spec;
     CHECK_EQ(gd__shard_parse(&spec, shard), 0);
     return gd__shard_find(out, origin, &spec, &e);
@@ -71,6 +77,9 @@ static const struct {
     { "auto", ARRAY("3", "4", "0", "3", "1"), 3, 4, "element 4 of 4 of the Slurm array" },
     { "auto/4", ARRAY("2", "4", "0", "3", "1"), 2, 4, "element 3 of 4 of the Slurm array" },
     { "auto", ARRAY("2", "4", "0", "3", "1") "SLURM_NTASKS=1", 2, 4, "element 3 of 4 of the Slurm array" },
+    /* The same, submitted in a step of srun */
+    { "auto", ARRAY("3", "4", "0", "3", "1") "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 BATCH_SCRIPT=1", 3,
+      4, "element 4 of 4 of the Slurm array" },
     /* Measured: --array=1-7:2 */
     { "auto", ARRAY("1", "4", "1", "7", "2"), 0, 4, "element 1 of 4 of the Slurm array" },
     { "auto", ARRAY("5", "4", "1", "7", "2"), 2, 4, "element 3 of 4 of the Slurm array" },
@@ -181,6 +190,11 @@ static const struct {
       SLURM_JOB3 "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=3 SLURM_PROCID=0",
       { "SLURM_STEP_NUM_TASKS=1, SLURM_NTASKS=3", "of another job step",
         "\"srun gpu-dispatch run --shard auto ...\"" } },
+    /* Measured: sbatch -N3 --ntasks-per-node=1 in a step of three tasks. All variables are those of the step. */
+    { "auto",
+      SRUN("0", "3") "BATCH_SCRIPT=1",
+      { "SLURM_STEP_ID=0, SLURM_NTASKS=3: the job has 3 tasks", WITHOUT_SRUN } },
+    { "auto", SRUN("0", "1") "BATCH_SCRIPT=1", { "the job has 3 nodes", WITHOUT_SRUN } },
     /* arrays, half-set: without each one, and with only one */
     { "auto",
       SLURM_JOB "SLURM_ARRAY_TASK_COUNT=4 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_STEP=1",
