@@ -154,6 +154,10 @@ int gd__journal_check_file(struct gd_journal *j, const char *path);
  * lengths, and cuts it off. */
 void gd__journal_files_may_grow(struct gd_journal *j);
 
+/* Whether the run may still change the journal and its files, after the run: nothing has failed, and no other run has
+ * taken the journal over. */
+bool gd__journal_is_ours(struct gd_journal *j);
+
 /* --- a worker --- */
 
 /* Returns true if this process was started as a worker, whether or not its main calls gd_worker_main(). A dispatcher in

@@ -11,6 +11,10 @@
  *            edit before these bytes that keeps the length is not found, but does no harm: the file is still cut at the
  *            right place. Reading TAIL bytes costs the same for a file of any size.
  *   ended    1: the run ended with the file exactly that long. Bytes beyond that were written by another program.
+ *
+ * A run that was given up by its heartbeat (lock/lock.c) may still exist. A run cuts or adds a file within a transaction,
+ * which fails if it was given up, so it never cuts a file of its successor. Its successor does not continue its file, but
+ * a copy (renew.c), so it cannot append to the file of its successor either.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -338,6 +342,8 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
             rc = look_up(j, &f, &known);
         if (rc == 0 && known.size >= 0 && !anew)
             rc = cut_back(j, path, &f, info.st_size, &known);
+        if (rc == 0 && known.size >= 0 && !anew && j->hold.took_over)
+            rc = gd__follow_renew(&f, j->o.force ? (uint64_t)info.st_size : (uint64_t)known.size);
         if (rc == 0)
             rc = add_file(j, &f);
         rc = gd__store_end(j, rc);

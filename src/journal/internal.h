@@ -2,6 +2,7 @@
  *
  *   journal.c        opening and closing, the run's and the feeder's calls
  *   follow.c         files whose length is recorded
+ *   renew.c          such a file, if the last run may still append to it
  *   identity.c       the shard that the journal belongs to
  *   write/note.c     what callbacks add to a record
  *   write/record.c   a record as it waits in memory
@@ -135,6 +136,8 @@ void gd__note_clear(struct gd__note_kept *n);
 /* follow.c */
 void gd__follow_measure(struct gd_journal *j);
 int gd__follow_sync(struct gd_journal *j); /* flushes the files to disk */
+/* renew.c: puts a copy of the first bytes of the file in its place. The run that was given up has the old one. */
+int gd__follow_renew(struct gd__follow *f, uint64_t size);
 void gd__follow_end(struct gd_journal *j); /* called when the files do not grow any more: stores that */
 /* Computes the hash of the last bytes of the file before this length. A resumed run checks it. Returns false if they
  * cannot be read. */

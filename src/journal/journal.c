@@ -257,6 +257,14 @@ void gd__journal_files_may_grow(struct gd_journal *j)
     j->files_may_grow = true;
 }
 
+bool gd__journal_is_ours(struct gd_journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    const bool written = j->error == 0;
+    pthread_mutex_unlock(&j->lock);
+    return written && gd__journal_lock_check(&j->hold) == 0;
+}
+
 int gd_journal_close(struct gd_journal **jp)
 {
     struct gd_journal *j = jp ? *jp : NULL;

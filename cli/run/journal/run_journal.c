@@ -490,7 +490,7 @@ int cli_journal_finish(struct cli_journal *k, bool kept)
         return 0;
     k->counts.size = sizeof k->counts;
     (void)gd_journal_get_counts(k->journal, &k->counts);
-    int rc = kept ? look_and_tidy(k) : 0;
+    int rc = kept && gd__journal_is_ours(k->journal) ? look_and_tidy(k) : 0;
     if (!kept) /* output was abandoned: its thread may still write to the followed files */
         gd__journal_files_may_grow(k->journal);
     if (gd_journal_close(&k->journal) < 0)

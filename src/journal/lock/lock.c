@@ -427,7 +427,7 @@ static void tell(const struct taking *t, const struct gd__journal_lock_ask *ask,
 {
     char who[GD__LOCK_HOLDER_TEXT];
     gd__lock_holder_describe(&t->holder, who);
-    snprintf(message, MESSAGE_MAX, "waiting up to %.0f s for %s: another run uses it%s%s%s", ask->wait_ms / 1e3,
+    snprintf(message, MESSAGE_MAX, "waiting up to %u s for %s: another run uses it%s%s%s", (ask->wait_ms + 999) / 1000,
              t->journal, *who ? " (" : "", who, *who ? ")" : "");
 }
 

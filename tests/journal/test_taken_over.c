@@ -1,0 +1,175 @@
+/* A run that was given up but goes on: it was stopped, or its host was cut off. It must write nothing more, neither to
+ * the journal nor to the files of its successor. $GPU_DISPATCH_LOCK_TEST lets two runs be on two hosts whose locks do not
+ * exclude each other. */
+#include "support/journal.h"
+
+static void be_on(const char *host, const char *stale_ms)
+{
+    char text[256];
+    snprintf(text, sizeof text, "shared=1,host=%s,boot=boot-of-%s,locks=local,stale_ms=%s", host, host, stale_ms);
+    setenv("GPU_DISPATCH_LOCK_TEST", text, 1);
+}
+
+static const char *records(void)
+{
+    return job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task");
+}
+
+/* --- in one process --- */
+
+/* Another host takes the journal over, does nothing, and closes it. */
+static void take_over(struct job *job, const struct gd_report *r)
+{
+    struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
+    struct gd_journal *other = NULL;
+    (void)r;
+    if (job->mine)
+        return;
+    job->mine = job;
+    be_on("b", "50");
+    o.path = "run.db";
+    o.command = job->j.command;
+    o.resume = GD_JOURNAL_RESUME_REST;
+    o.lock_wait_ms = 600 * 1000;
+    if (gd_journal_open(&other, &o) < 0)
+        FAIL("%s", gd_error_text());
+    CHECK_EQ(gd_journal_close(&other), 0);
+    be_on("a", "3600000");
+}
+
+TEST(a_run_that_was_given_up_writes_nothing)
+{
+    directory_enter();
+    struct job job = JOB("run.db");
+    job_lines(&job, "a", "b", "c", NULL);
+    job.j.window_ms = 1000 * 1000;
+    job.on_final = take_over;
+    be_on("a", "3600000");
+    CHECK_EQ(job_run(&job), GD_E_JOURNAL);
+    CHECK_CONTAINS(job.text, "another run took over this journal");
+    CHECK_EQ(job.closed, GD_E_JOURNAL);
+    CHECK_EQ(job.counts.recorded, 0);
+    CHECK_STR(records(), "0|0");
+    CHECK_STR(job_sql("run.db", "SELECT number, outcome, taken, done, nonce FROM run"), "1|NULL|0|0|NULL");
+    CHECK(access("run.db-lock", F_OK) < 0);
+    struct job again = JOB("run.db");
+    job_lines(&again, "a", "b", "c", NULL);
+    again.j.resume = GD_JOURNAL_RESUME_REST;
+    CHECK_EQ(job_run(&again), 0);
+    CHECK_STR(records(), "3|3");
+}
+
+/* The lock file does not always show it: the database does. */
+TEST(the_database_decides)
+{
+    directory_enter();
+    struct job job = JOB("run.db");
+    job_lines(&job, "a", "b", "c", NULL);
+    CHECK_EQ(job_open(&job), 0);
+    (void)job_sql("run.db", "UPDATE run SET nonce = 'another'");
+    const int fd = open("out", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK_EQ(gd_journal_follow(job.journal, "out", fd), GD_E_JOURNAL);
+    CHECK_CONTAINS(gd_error_text(), "another run took over this journal");
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM file"), "0");
+    CHECK_EQ(gd_dispatcher_open(&job.d, &job.o), 0);
+    CHECK_EQ(gd_dispatcher_run(job.d), GD_E_JOURNAL);
+    CHECK_CONTAINS(gd_error_text(), "another run took over this journal");
+    gd_dispatcher_close(&job.d);
+    CHECK_EQ(gd_journal_close(&job.journal), GD_E_JOURNAL);
+    CHECK_STR(records(), "0|0");
+    close(fd);
+}
+
+/* --- a process that is stopped --- */
+
+enum { LINES = 300, STOPPED_AFTER = 40 };
+
+static int open_output(void)
+{
+    const int fd = open("out", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+/* The first run stops itself in a callback, when some records are on disk and some are not. */
+static void stop_once(struct job *job, const struct gd_report *r)
+{
+    (void)r;
+    if (job->done != STOPPED_AFTER)
+        return;
+    struct gd_journal_counts c = { .size = sizeof c };
+    do
+        CHECK_EQ(gd_journal_get_counts(job->journal, &c), 0);
+    while (c.recorded == 0);
+    raise(SIGSTOP);
+}
+
+static void run_first(void)
+{
+    struct job job = JOB("run.db");
+    job_numbers(&job, LINES);
+    job.j.window_ms = 1;
+    job.follow = "out";
+    job.follow_fd = open_output();
+    job.on_final = stop_once;
+    be_on("a", "3600000");
+    CHECK_EQ(job_run(&job), GD_E_JOURNAL);
+    CHECK_CONTAINS(job.text, "another run took over this journal");
+    CHECK_CONTAINS(job.text, "records of this run are on disk, and ");
+    _exit(0);
+}
+
+TEST(a_run_that_was_stopped_too_long_stops)
+{
+    directory_enter();
+    const pid_t first = fork();
+    if (first == 0)
+        run_first();
+    int status;
+    CHECK_EQ(waitpid(first, &status, WUNTRACED), first);
+    CHECK(WIFSTOPPED(status));
+    be_on("b", "100");
+    struct job job = JOB("run.db");
+    job_numbers(&job, LINES);
+    job.j.resume = GD_JOURNAL_RESUME_REST;
+    job.j.lock_wait_ms = 600 * 1000;
+    job.follow = "out";
+    job.follow_fd = open_output();
+    int rc;
+    while ((rc = job_run(&job)) == GD_E_BUSY) { /* it was stopped in the middle of a transaction */
+        kill(first, SIGCONT);
+        kill(first, SIGSTOP);
+    }
+    if (rc < 0)
+        FAIL("%s", job.text);
+    CHECK_EQ(job.closed, 0);
+    CHECK_GT(job.counts.before, 0);
+    CHECK_EQ(job.counts.before + job.done, LINES);
+    char all[32];
+    snprintf(all, sizeof all, "%d|%d", LINES, LINES);
+    CHECK_STR(records(), all);
+    kill(first, SIGCONT);
+    CHECK_EQ(waitpid(first, &status, 0), first);
+    CHECK_EQ(status, 0);
+    /* One record and one line for each input, although the first run went on. */
+    CHECK_STR(records(), all);
+    bool seen[LINES] = { false };
+    FILE *out = fopen("out", "re");
+    char line[64];
+    int n = 0;
+    for (; fgets(line, sizeof line, out); n++) {
+        const int number = atoi(line);
+        CHECK(number >= 0 && number < LINES && !seen[number]);
+        seen[number] = true;
+    }
+    fclose(out);
+    CHECK_EQ(n, LINES);
+    close(job.follow_fd);
+}
+
+int main(int argc, char **argv)
+{
+    if (job_main(&argc, argv) < 0)
+        return fprintf(stderr, "%s\n", gd_error_text()), 1;
+    return test_main(argc, argv);
+}
