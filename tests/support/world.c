@@ -475,25 +475,15 @@ void world_close(struct world *w)
 
 /* --- running, and the checks after the run --- */
 
-static unsigned count_entries(const char *path)
+static unsigned count_fds(void)
 {
     unsigned n = 0;
-    DIR *dir = opendir(path);
-    MUST(dir, "%s: %s", path, strerror(errno));
+    DIR *dir = opendir("/proc/self/fd");
+    MUST(dir, "/proc/self/fd: %s", strerror(errno));
     while (readdir(dir))
         n++;
     closedir(dir);
     return n;
-}
-
-static unsigned count_fds(void)
-{
-    return count_entries("/proc/self/fd");
-}
-
-static unsigned count_threads(void)
-{
-    return count_entries("/proc/self/task");
 }
 
 static unsigned count_shared_mappings(void)
@@ -541,7 +531,6 @@ void world_start(struct world *w)
         w->o.setup_args = &w->setup;
         w->o.setup_args_size = sizeof w->setup;
     }
-    w->threads = count_threads();
     w->fds = count_fds();
     w->mappings = count_shared_mappings();
     const int rc = gd_dispatcher_open(&w->d, &w->o);
@@ -565,11 +554,34 @@ int world_finish(struct world *w)
     return rc;
 }
 
+static bool is_source_thread(const char *id)
+{
+    char path[300], name[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", id);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false; /* not a thread, or it has ended */
+    const bool is_source = fgets(name, sizeof name, f) && strcmp(name, "gd-feeder\n") == 0;
+    fclose(f);
+    return is_source;
+}
+
+static bool some_source_runs(void)
+{
+    bool found = false;
+    DIR *dir = opendir("/proc/self/task");
+    MUST(dir, "/proc/self/task: %s", strerror(errno));
+    for (const struct dirent *e; !found && (e = readdir(dir));)
+        found = is_source_thread(e->d_name);
+    closedir(dir);
+    return found;
+}
+
 /* A run that is stopped may not wait for its source. The source still uses the world, and the memory of the run, until it
  * returns. */
-static void await_end_of_source(const struct world *w)
+static void await_end_of_source(void)
 {
-    while (count_threads() > w->threads)
+    while (some_source_runs())
         sched_yield();
 }
 
@@ -580,7 +592,7 @@ void world_end(struct world *w)
     check_children(w);
     if (w->source_left)
         return;
-    await_end_of_source(w);
+    await_end_of_source();
     MUST(count_fds() == w->fds, "%u descriptors before the run, %u after it", w->fds, count_fds());
     MUST(count_shared_mappings() == w->mappings, "%u shared mappings before the run, %u after it", w->mappings,
          count_shared_mappings());
@@ -635,7 +647,7 @@ int world_join(struct world *w)
     l->w = NULL;
     gd_dispatcher_close(&w->d);
     if (!w->source_left && !some_world_runs())
-        await_end_of_source(w);
+        await_end_of_source();
     return l->rc;
 }
 

@@ -196,8 +196,8 @@ struct world {
     unsigned leaves_children; /* number of processes that the case expects to be left behind */
     bool source_left;         /* the source may still be running: do not check descriptors and mappings */
     pthread_t thread;
-    unsigned threads, fds, mappings; /* before the dispatcher was opened */
-    struct gd_stats stats;           /* after the run */
+    unsigned fds, mappings; /* before the dispatcher was opened */
+    struct gd_stats stats;  /* after the run */
     struct gd_worker_stats workers[WORLD_WORKERS];
     char text[1024]; /* gd_error_text() after the run */
     char *output;    /* all text that on_output received */

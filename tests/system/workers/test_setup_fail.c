@@ -87,6 +87,7 @@ TEST(all_workers_fail_while_the_source_blocks)
     world_open(&w, 2);
     w.o.stop_grace_ms = 200;
     w.source_gate_at = 3;
+    w.source_left = true;
     w.setup = (struct world_setup){ .what = W_ERROR, .gate = 2 };
     world_add_many(&w, 10, (struct world_order){ .what = W_ECHO });
     world_launch(&w);
