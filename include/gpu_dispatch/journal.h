@@ -253,6 +253,65 @@ int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_
 int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
                                void *user);
 
+/* One run of a journal. */
+struct gd_journal_run {
+    uint64_t number;     /* from 1; gd_journal_record.run */
+    const char *command; /* like all strings: borrowed until the function returns; NULL: not known */
+    const char *host;    /* the machine; NULL: not known */
+    const char *end;     /* as in gd_journal_summary */
+    struct gd_shard shard;
+    uint64_t pid, total, taken, skipped, done, failed;
+    double started, written, ended; /* Unix time; 0: not yet */
+    double busy_seconds;
+};
+
+/* Calls fn for each run, in the order of their numbers. fn returns 0 to continue, or any other value to stop. Returns the
+ * last value of fn, or a negative code. */
+int gd_journal_reader_runs(struct gd_journal_reader *r, int (*fn)(void *user, const struct gd_journal_run *run),
+                           void *user);
+
+/* --- several journals as one ------------------------------------------------ */
+
+/* Journals of one list, such as those of its shards. A task may have records in several of them. They are recognised by
+ * the key of the task. If a journal has records of several tasks with the same key, the k-th of them belongs to the same
+ * task as the k-th in each other journal. Of the records of a task, one is taken: one that is done rather than one that
+ * failed, and of these the one that ended first. But if their versions differ, only records with the version of the
+ * newest one count, because a resumed run would have replaced the others. */
+struct gd_journal_merge_options {
+    size_t size;              /* sizeof(struct gd_journal_merge_options) */
+    const char *const *paths; /* the journals; they are only read, and may be in use */
+    size_t n_paths;
+    const char *output; /* the journal to make; NULL: make none, only count */
+    bool force;         /* merge even if the journals were made by different commands */
+    size_t *unreadable; /* if not NULL, set to the index of the journal that could not be read, or to SIZE_MAX */
+};
+
+#define GD_JOURNAL_MERGE_OPTIONS_INIT                    \
+    {                                                    \
+        .size = sizeof(struct gd_journal_merge_options), \
+    }
+
+struct gd_journal_merge_counts {
+    size_t size;           /* set before the call */
+    uint64_t done, failed; /* tasks in the result */
+    uint64_t overlaps;     /* records that were left out, because another record of the same task was taken */
+    uint64_t runs;         /* of all journals; 0 if no output was made */
+};
+
+/* Makes one journal from several: it has one record for each task, by the order of the tasks in the list, and all runs
+ * with their machines and shards. Its last run stands for the merge itself, with the end "merged". A run can resume it.
+ * The file appears when it is complete. If this process is killed, there is no file, except one with the name
+ * OUTPUT.part, which the next call replaces.
+ *
+ * out: NULL, or set on success. Returns 0, or GD_E_INVALID (also if output is one of the journals), GD_E_EXISTS (output
+ * exists), GD_E_MISMATCH (different commands), GD_E_BUSY (another process makes output), or the codes of
+ * gd_journal_reader_open(). */
+int gd_journal_merge(const struct gd_journal_merge_options *o, struct gd_journal_merge_counts *out);
+
+/* Opens several journals for reading, as if they had been merged. output must be NULL. Their records are copied to a
+ * temporary file, in the directory that SQLite uses for those (TMPDIR). Returns the codes of gd_journal_merge(). */
+int gd_journal_reader_open_merged(struct gd_journal_reader **out, const struct gd_journal_merge_options *o);
+
 #if defined(__GNUC__)
 #pragma GCC visibility pop
 #endif

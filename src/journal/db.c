@@ -433,6 +433,27 @@ int gd__db_open_write(sqlite3 **out, const char *path)
     return 0;
 }
 
+int gd__db_open_new(sqlite3 **out, const char *path)
+{
+    sqlite3 *db = NULL;
+    int rc = connect(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    if (rc < 0)
+        return rc;
+    if (gd__db_exec(db, "PRAGMA page_size = " PAGE_SIZE) != SQLITE_OK ||
+        gd__db_exec(db, "PRAGMA journal_mode = OFF") != SQLITE_OK ||
+        gd__db_exec(db, "PRAGMA synchronous = OFF") != SQLITE_OK ||
+        gd__db_exec(db, "PRAGMA locking_mode = EXCLUSIVE") != SQLITE_OK)
+        rc = gd__db_error(db, "make", path);
+    if (rc == 0)
+        rc = make_schema(db, path);
+    if (rc < 0) {
+        sqlite3_close(db);
+        return rc;
+    }
+    *out = db;
+    return 0;
+}
+
 /* Used on a read-only medium, where SQLite cannot write the index of its write-ahead log. Without a log it needs no
  * index. */
 static int connect_immutable(sqlite3 **out, const char *path)

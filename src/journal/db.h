@@ -16,6 +16,10 @@ enum gd__final { GD__FINAL_NONE = 0, GD__FINAL_DONE = 1, GD__FINAL_FAILED = 2 };
 /* Opens for writing. Creates the file if it does not exist. */
 int gd__db_open_write(sqlite3 **out, const char *path);
 int gd__db_open_read(sqlite3 **out, const char *path);
+/* Opens a new journal that no other process uses until it is complete: nothing is written twice, so a process that is
+ * killed leaves a damaged file. The file at path is empty. path "": a file without a name, which is removed when it is
+ * closed. */
+int gd__db_open_new(sqlite3 **out, const char *path);
 /* Changes a journal of an older version to GD__DB_VERSION, in one transaction. The caller holds the journal's lock. */
 int gd__db_upgrade(sqlite3 *db, const char *path);
 /* SQL for the last run's shard: a column, or a NULL in a journal of version 1. Returns NULL if the version cannot be

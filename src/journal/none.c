@@ -85,6 +85,27 @@ int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user
     return unsupported();
 }
 
+int gd_journal_reader_runs(struct gd_journal_reader *r, int (*fn)(void *user, const struct gd_journal_run *run),
+                           void *user)
+{
+    (void)r, (void)fn, (void)user;
+    return unsupported();
+}
+
+int gd_journal_merge(const struct gd_journal_merge_options *o, struct gd_journal_merge_counts *out)
+{
+    (void)o, (void)out;
+    return unsupported();
+}
+
+int gd_journal_reader_open_merged(struct gd_journal_reader **out, const struct gd_journal_merge_options *o)
+{
+    (void)o;
+    if (out)
+        *out = NULL;
+    return unsupported();
+}
+
 /* Functions that the dispatcher calls. They are never reached, because no journal can be opened. */
 
 int gd__journal_begin(struct gd_journal *j, const struct gd__journal_run *run)

@@ -19,6 +19,7 @@
 #include "journal/identity.h"
 #include "journal/journal.h"
 #include "journal/lock/lock.h"
+#include "journal/reader.h"
 
 enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20 };
 enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };
@@ -28,6 +29,7 @@ struct gd_journal_reader {
     sqlite3 *db;
     char *path;
     char *command, *outcome, *host; /* of the last summary */
+    bool merged;                    /* the records of several journals are in a temporary file */
     int64_t looks_left;             /* how many more times the current query may take STEPS_A_LOOK steps */
 };
 
@@ -58,23 +60,32 @@ static int read_failed(struct gd_journal_reader *r)
 
 /* --- opening --- */
 
+int gd__reader_of(struct gd_journal_reader **out, sqlite3 *db, const char *path)
+{
+    struct gd_journal_reader *r = gd__calloc(1, sizeof *r);
+    if (!r || !(r->path = gd__strdup(path ? path : "the merged journals"))) {
+        gd__free(r);
+        return gd__error(GD_E_NO_MEMORY, "no memory for a reader");
+    }
+    r->db = db;
+    r->merged = !path;
+    sqlite3_progress_handler(r->db, STEPS_A_LOOK, count_steps, r);
+    *out = r;
+    return 0;
+}
+
 int gd_journal_reader_open(struct gd_journal_reader **out, const char *path)
 {
     if (!out || !path || !*path)
         return gd__error(GD_E_INVALID, "gd_journal_reader_open: path or out is NULL");
+    sqlite3 *db = NULL;
     *out = NULL;
-    struct gd_journal_reader *r = gd__calloc(1, sizeof *r);
-    if (!r)
-        return gd__error(GD_E_NO_MEMORY, "no memory for a reader");
-    r->path = gd__strdup(path);
-    const int rc = r->path ? gd__db_open_read(&r->db, path) : gd__error(GD_E_NO_MEMORY, "no memory for a reader");
-    if (rc < 0) {
-        gd_journal_reader_close(&r);
-        return rc;
-    }
-    sqlite3_progress_handler(r->db, STEPS_A_LOOK, count_steps, r);
-    *out = r;
-    return 0;
+    int rc = gd__db_open_read(&db, path);
+    if (rc == 0)
+        rc = gd__reader_of(out, db, path);
+    if (rc < 0)
+        sqlite3_close(db);
+    return rc;
 }
 
 void gd_journal_reader_close(struct gd_journal_reader **rp)
@@ -157,8 +168,64 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
     sqlite3_finalize(s);
     if (code < 0)
         return code;
-    all.held = gd__journal_lock_test(r->path, &holder);
+    all.held = !r->merged && gd__journal_lock_test(r->path, &holder);
     return gd__sized_write(out, &all, sizeof all, "gd_journal_summary");
+}
+
+/* --- runs --- */
+
+static const char *text_at(sqlite3_stmt *s, int column)
+{
+    return (const char *)sqlite3_column_text(s, column);
+}
+
+static int pass_run(sqlite3_stmt *s, int (*fn)(void *user, const struct gd_journal_run *run), void *user)
+{
+    struct gd_journal_run run = {
+        .number = gd__db_count(s, 0),
+        .command = text_at(s, 1),
+        .host = text_at(s, 2),
+        .end = text_at(s, 3),
+        .pid = gd__db_count(s, 4),
+        .total = gd__db_count(s, 5),
+        .taken = gd__db_count(s, 6),
+        .skipped = gd__db_count(s, 7),
+        .done = gd__db_count(s, 8),
+        .failed = gd__db_count(s, 9),
+        .started = gd__db_seconds(s, 10),
+        .written = gd__db_seconds(s, 11),
+        .ended = gd__db_seconds(s, 12),
+        .busy_seconds = gd__db_seconds(s, 13),
+    };
+    (void)gd__identity_parse(text_at(s, 14), &run.shard); /* a damaged one counts as none */
+    return fn(user, &run);
+}
+
+int gd_journal_reader_runs(struct gd_journal_reader *r, int (*fn)(void *user, const struct gd_journal_run *run),
+                           void *user)
+{
+    if (!r || !fn)
+        return gd__error(GD_E_INVALID, "gd_journal_reader_runs: the reader or the function is NULL");
+    sqlite3_stmt *s = NULL;
+    char sql[256];
+    int ended = 0;
+    begin_query(r);
+    const char *shard = gd__db_shard_column(r->db);
+    if (!shard)
+        return read_failed(r);
+    snprintf(sql, sizeof sql,
+             "SELECT number, command, host, outcome, pid, total, taken, skipped, done, failed, started, written, ended,"
+             " busy, %s FROM run WHERE number > 0 ORDER BY number",
+             shard);
+    int rc = gd__db_prepare(r->db, sql, &s);
+    while (rc == SQLITE_OK && ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        ended = pass_run(s, fn, user);
+        rc = SQLITE_OK;
+    }
+    if (ended == 0 && rc != SQLITE_DONE)
+        ended = read_failed(r);
+    sqlite3_finalize(s);
+    return ended;
 }
 
 /* --- records --- */
@@ -166,11 +233,6 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
 #define COLUMNS                                                                                                  \
     "id, key, version, state, attempts, number, run, started, seconds, worker, gpu, exit_code, signal, failure," \
     " input_size, input, output, error, stderr"
-
-static const char *text_at(sqlite3_stmt *s, int column)
-{
-    return (const char *)sqlite3_column_text(s, column);
-}
 
 static int within(int64_t n, int least, int most)
 {
