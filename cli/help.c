@@ -36,7 +36,7 @@ static const char general[] = "usage: gpu-dispatch COMMAND [OPTIONS] [ARGUMENTS]
                               "  report      make a web page from a journal\n"
                               "  help        show this text, or help on a command or a topic\n"
                               "\n"
-                              "Topics: placeholders, input, output, journal, stream, environment, exit\n"
+                              "Topics: placeholders, input, output, journal, shards, stream, environment, exit\n"
                               "Each command has --help and a man page, such as gpu-dispatch-run(1).\n";
 
 static const char placeholders[] = "Placeholders in the words of a command, as in GNU parallel:\n"
@@ -109,6 +109,31 @@ static const char journal[] = "A run with a journal can be resumed, whatever end
                               "Failed tasks are listed in run.failed.jsonl, which can be used as input:\n"
                               "\n"
                               "  gpu-dispatch run --jsonl -a run.failed.jsonl CMD {}\n";
+
+static const char shards[] = "Several machines can divide one list of inputs. Each runs the same command with\n"
+                             "its own shard. No server is needed, only a directory that all of them see.\n"
+                             "\n"
+                             "  gpu-dispatch run --shard 3/16 --journal run.db --resume CMD {} :::: list\n"
+                             "\n"
+                             "  --shard 3/16      the third of 16 shards\n"
+                             "  --shard auto      found in the environment: Slurm (srun, sbatch --array), PMI,\n"
+                             "                    Open MPI, torchrun\n"
+                             "  --shard auto/16   for Kubernetes, which does not tell the number of shards\n"
+                             "\n"
+                             "Each input belongs to exactly one shard, whatever the order of the list. The\n"
+                             "files of --input-dir are divided by size if there is a journal: the first shard\n"
+                             "to start writes run.of-16.deal beside it, and all shards read that file.\n"
+                             "\n"
+                             "Each shard has its own --journal (run.3-of-16.db), --output, --joblog, --failed.\n"
+                             "All shards share --results and --output-dir.\n"
+                             "\n"
+                             "To go on with another number of shards, name all journals of the former shards\n"
+                             "at each start. What succeeded there is skipped:\n"
+                             "\n"
+                             "  gpu-dispatch run --shard 1/5 --journal run.db --resume \\\n"
+                             "      --skip-done run.1-of-2.db --skip-done run.2-of-2.db CMD {} :::: list\n"
+                             "\n"
+                             "If the same shard still runs elsewhere, the command waits for up to --lock-wait.\n";
 
 static const char stream[] = "A stream worker is a program that loads its model once, then runs many tasks.\n"
                              "\n"
@@ -193,6 +218,7 @@ static const struct topic {
     { "input", NULL, input },
     { "output", NULL, output },
     { "journal", NULL, journal },
+    { "shards", NULL, shards },
     { "stream", NULL, stream },
     { "environment", NULL, environment },
     { "exit", NULL, exit_status },

@@ -19,14 +19,15 @@ _gpu_dispatch_value() {
     --order) _gpu_dispatch_words 'size name none' ;;
     --progress) _gpu_dispatch_words 'auto panel bar eta line json none' ;;
     --halt) _gpu_dispatch_words 'never soon,fail=1 now,fail=1 soon,fail=10% now,success=1 soon,done=100' ;;
-    --timeout | --term-grace | --stop-grace | --delay | --setup-timeout) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
+    --timeout | --term-grace | --stop-grace | --delay | --setup-timeout | --lock-wait) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
     --input-dir | --results | --output-dir | --model-dir) _gpu_dispatch_files -d ;;
     --key) _gpu_dispatch_words 'input file path .' ;;
     --sync) _gpu_dispatch_words 'normal full' ;;
+    --shard) _gpu_dispatch_words 'auto auto/' ;;
     --model-size) _gpu_dispatch_words 'tiny base small medium large-v3 large-v3-turbo tiny.en base.en small.en medium.en demo' ;;
     --format) _gpu_dispatch_words 'txt srt vtt json tsv all txt,srt' ;;
     --language) _gpu_dispatch_words 'auto en de fr es it nl pl pt ru uk zh ja ko' ;;
-    --worker | --model | --vad | --joblog | --output | -o | -a | --arg-file | --journal | --failed | --http-token-file) _gpu_dispatch_files -f ;;
+    --worker | --model | --vad | --joblog | --output | -o | -a | --arg-file | --journal | --failed | --skip-done | --http-token-file) _gpu_dispatch_files -f ;;
     --http) _gpu_dispatch_words '8080 127.0.0.1:8080 0.0.0.0:8080' ;;
     --stream) mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -f -- "$cur") ;;
     --threads | --beam-size | --temperature | --prompt | --setup-args | --setup-jobs | --batch-size | --io-threads | --seed | --pattern | --queue-size | --retries | --crash-limit)
@@ -84,7 +85,7 @@ _gpu_dispatch_run() {
             --pattern --recursive --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace
             --stop-grace --retries --crash-limit --max-tasks-per-worker --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results
             --output --bar --eta --progress --quiet -v --verbose --journal --resume --retry-failed --force-resume --key
-            --sync --failed --http --http-token-file -h --help'
+            --sync --failed --shard --skip-done --lock-wait --http --http-token-file -h --help'
     fi
 }
 
@@ -97,7 +98,7 @@ _gpu_dispatch_transcribe() {
     _gpu_dispatch_words '--input-dir --output-dir --pattern -r --recursive --format --full-names --dry-run --check
         --model-size --model --model-dir --language --translate --prompt --beam-size --temperature --word-timestamps
         --vad --gpus -j --ignore-gpu-locks --workers --threads --no-gpu --timeout --stop-grace --retries --resume --journal
-        --retry-failed --force-resume --sync --failed --output --http --http-token-file --progress --quiet -v --verbose
+        --retry-failed --force-resume --sync --failed --shard --skip-done --lock-wait --output --http --http-token-file --progress --quiet -v --verbose
         -h --help'
 }
 

@@ -491,6 +491,33 @@ static int combine(struct cli_input *in, uint64_t row, uint64_t k)
     return in->payload.failed ? gd__fail("out of memory") : 1;
 }
 
+/* The payload of a task. Returns 1, or -1. */
+static int make_payload(struct cli_input *in, uint64_t row, uint64_t k, const void **data, size_t *size)
+{
+    const char *only;
+    if (in->n_columns == 1) {
+        argument(in, 0, row, &only, size);
+        *data = only;
+        return 1;
+    }
+    if (combine(in, row, k) < 0)
+        return -1;
+    *data = in->payload.data;
+    *size = in->payload.size;
+    return 1;
+}
+
+int cli_input_look(struct cli_input *in, uint64_t i, const void **data, size_t *size)
+{
+    return make_payload(in, i / in->inner, i % in->inner, data, size) < 0 ? -1 : 0;
+}
+
+const char *cli_input_file(const struct cli_input *in, size_t i, uint64_t *size)
+{
+    *size = gd_files_size(in->columns[0].files, i);
+    return gd_files_path(in->columns[0].files, i);
+}
+
 int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64_t *weight)
 {
     uint64_t index = cli_input_given(in);
@@ -505,16 +532,8 @@ int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64
     if (some <= 0)
         return some;
     *weight = is_streamed(in) ? in->current_weight : cli_column_weight(&in->columns[0], row);
-    if (in->n_columns == 1) {
-        const char *only;
-        argument(in, 0, row, &only, size);
-        *data = only;
-    } else {
-        if (combine(in, row, k) < 0)
-            return -1;
-        *data = in->payload.data;
-        *size = in->payload.size;
-    }
+    if (make_payload(in, row, k, data, size) < 0)
+        return -1;
     atomic_fetch_add_explicit(&in->given, 1, memory_order_relaxed);
     return 1;
 }

@@ -93,6 +93,13 @@ int cli_input_next(struct cli_input *in, struct gd_item *item);
  * end; -1 with gd__fail_text(). */
 int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64_t *weight);
 
+/* Task i of an input that is not streamed, in the order before --shuf, without taking it. *data is valid until the next
+ * call. Returns 0, or -1 with gd__fail_text(). Not while another thread takes tasks. */
+int cli_input_look(struct cli_input *in, uint64_t i, const void **data, size_t *size);
+
+/* File i of an input that is a list of files, and its size. Borrowed until the input is closed. */
+const char *cli_input_file(const struct cli_input *in, size_t i, uint64_t *size);
+
 /* Makes a blocked cli_input_next() return 0, and all later calls too. Any thread. */
 void cli_input_cancel(struct cli_input *in);
 

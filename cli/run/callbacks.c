@@ -13,11 +13,18 @@
 static int next_task(void *user, struct gd_item *item)
 {
     struct cli_running *r = user;
-    int some = cli_input_next(r->input, item);
-    if (some > 0)
-        cli_work_given(&r->work, item->weight);
-    int rc = some > 0 ? cli_journal_key(r->journal, item) : 0;
-    return rc < 0 ? rc : some;
+    int ours = 0;
+    while (ours == 0) {
+        const int some = cli_input_next(r->input, item);
+        if (some <= 0)
+            return some;
+        ours = cli_own_tasks_take(&r->own_tasks, r->journal, item);
+    }
+    if (ours < 0)
+        return ours;
+    cli_work_given(&r->work, item->weight);
+    const int rc = cli_journal_key(r->journal, item);
+    return rc < 0 ? rc : 1;
 }
 
 static void task_skipped(void *user, const struct gd_skipped *skipped)

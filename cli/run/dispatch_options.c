@@ -35,6 +35,7 @@ static void set_workers(struct gd_options *o, const struct cli_run *r)
 
 static void set_tasks(struct gd_options *o, const struct cli_run *r)
 {
+    o->shard = r->shard;
     o->queue_size = r->queue_size;
     o->task_timeout_ms = r->timeout_ms;
     o->cancel_grace_ms = r->term_grace_ms;

@@ -16,9 +16,11 @@
 
 #include "base/failure.h"
 #include "base/file/run_directory.h"
+#include "binding.h"
 #include "cli/commands.h"
 #include "cli/run/running.h"
 #include "cli/run/same_file.h"
+#include "cli/run/shard/shard_options.h"
 #include "cli/run/stop/exit_status.h"
 #include "cli/run/stop/free_wait.h"
 #include "cli/say.h"
@@ -43,11 +45,21 @@ static void report_unpublished(void)
         cli_say("other programs cannot see this run: %s", gd_error_text());
 }
 
+/* Opens the journal. A signal may end a wait for it. */
+static int open_journal(struct cli_running *r)
+{
+    const int rc = cli_journal_open(&r->journal, r->asked), signal_number = cli_free_wait_end();
+    if (signal_number && rc == 0)
+        raise(signal_number); /* the signal came after the wait, so it must have its usual effect */
+    if (signal_number)
+        r->status = CLI_EXIT_SIGNAL + signal_number;
+    return rc;
+}
+
 static int prepare(void *user, struct gd_options *o)
 {
     struct cli_running *r = user;
-    if (cli_refuse_same_file(r->asked) < 0 || cli_program_open(&r->program, r->asked) < 0 ||
-        cli_journal_open(&r->journal, r->asked) < 0)
+    if (cli_refuse_same_file(r->asked) < 0 || cli_program_open(&r->program, r->asked) < 0 || open_journal(r) < 0)
         return reported(-1);
     cli_dispatch_options(o, r->asked);
     cli_callbacks_set(r, o);
@@ -60,6 +72,26 @@ static int prepare(void *user, struct gd_options *o)
     return 0;
 }
 
+/* Files are divided among shards by size. So all of them must be known, even with --order none. */
+static bool needs_whole_input(const struct cli_run *asked)
+{
+    return cli_halt_needs_total(&asked->halt) || (asked->shard.count > 0 && asked->input_dir);
+}
+
+/* "shard 3 of 16 (task 3 of 16 of srun): 61 of 1000 tasks" */
+static void say_shard(const struct cli_running *r)
+{
+    const struct cli_own_tasks *o = &r->own_tasks;
+    const uint64_t all = cli_input_total(r->input);
+    char shard[192], count[128] = "";
+    if (r->asked->shard.count == 0 || r->asked->own.is_dealt || cli_run_is_silent(r->asked))
+        return;
+    if (o->counted)
+        snprintf(count, sizeof count, ": %llu of %llu %s%s", (unsigned long long)o->total, (unsigned long long)all,
+                 r->asked->input_dir ? "file" : "task", all == 1 ? "" : "s");
+    cli_say("%s%s%s", cli_shard_text(r->asked, shard, sizeof shard), count, o->deal ? ", divided by size" : "");
+}
+
 static int open_input(struct cli_running *r)
 {
     const struct cli_run *asked = r->asked;
@@ -70,17 +102,20 @@ static int open_input(struct cli_running *r)
                                                                 : CLI_FORMAT_LINES,
                                          .skip_blank = asked->skip_blank,
                                          .json_payload = asked->stream != NULL,
-                                         .need_total = cli_halt_needs_total(&asked->halt),
+                                         .need_total = needs_whole_input(asked),
                                          .shuffle = asked->shuffle,
                                          .seeded = asked->seeded,
                                          .seed = asked->seed,
                                          .patterns = asked->patterns.items,
                                          .recursive = asked->recursive,
                                          .order = asked->order.order };
-    if (cli_input_open(&r->input, &o) < 0)
+    if (cli_input_open(&r->input, &o) < 0 || cli_own_tasks_open(&r->own_tasks, asked, r->input, r->journal) < 0)
         return -1;
-    r->halt.total = cli_input_total(r->input);
+    r->halt.total = cli_own_tasks_total(&r->own_tasks, r->input);
     gd__run_set_total(&r->run, r->halt.total);
+    if (asked->shard.count > 0)
+        gd__dispatcher_set_shard_total(r->run.d, r->halt.total);
+    say_shard(r);
     return 0;
 }
 
@@ -161,19 +196,12 @@ static bool close_files(struct cli_running *r, int result)
         cli_say("%s", gd__fail_text());
     if (drained)
         cli_sinks_close_files(&r->sinks);
-    const bool counted = cli_input_count(r->input, &inputs);
+    const bool counted = cli_own_tasks_count(&r->own_tasks, r->input, &inputs);
     const bool concluded = cli_journal_conclude(r->journal, inputs, !counted, &failed) == 0;
     if (!concluded && kept)
         cli_say("%s", gd__fail_text());
     r->halt.failed = failed; /* failures of earlier runs count too */
     return kept && concluded && drained && !r->sinks.failed;
-}
-
-/* Whether some of the input was never made into tasks. */
-static bool has_unread(const struct cli_input *input)
-{
-    uint64_t inputs;
-    return !cli_input_count(input, &inputs) || cli_input_given(input) < inputs;
 }
 
 /* If a thread is still blocked in a write, it may use r. So r is not freed then. */
@@ -186,7 +214,7 @@ static void conclude(void *user, int result)
         r->run.left_behind = true;
     /* If --halt ended the run, it sets the exit status even if the reader (`| head`) went away. */
     r->status = cli_exit_status(&r->halt, result, !written || (broken && !r->halt.halted));
-    if (r->status == 0 && result == GD_E_SHUTDOWN && !r->halt.halted && has_unread(r->input))
+    if (r->status == 0 && result == GD_E_SHUTDOWN && !r->halt.halted && cli_own_tasks_unread(&r->own_tasks, r->input))
         r->status = 1; /* drained: 0 would mean that everything was done */
     if (result == GD_E_INTERRUPTED && cli_interrupt_signal(r->interrupt))
         r->status = CLI_EXIT_SIGNAL + cli_interrupt_signal(r->interrupt);
@@ -199,6 +227,7 @@ static void release(void *user)
     cli_sinks_close(&r->sinks);
     cli_work_close(&r->work);
     cli_journal_close(&r->journal);
+    cli_own_tasks_close(&r->own_tasks);
     cli_input_close(&r->input);
     cli_program_close(&r->program);
 }

@@ -17,6 +17,7 @@
 
 #include "base/failure.h"
 #include "base/text/parse.h"
+#include "cli/run/shard/shard_options.h"
 
 /* --- options that need their own parser ------------------------------------------------------- */
 
@@ -283,6 +284,19 @@ static const struct cli_opt table[] = {
       "input with --jsonl -a",
       cli_set_text, AT(failed) },
 
+    { "shard", 0, "K/N",
+      "run only shard K of N of the inputs: 3/16 (the third of 16), auto (as Slurm, MPI or torchrun set it) or auto/16 "
+      "(for Kubernetes); --journal, --output, --joblog and --failed get names such as run.3-of-16.db",
+      cli_set_text, AT(shard_text), .group = "Several machines" },
+    { "skip-done", 0, "FILE",
+      "also skip the tasks that succeeded according to this other journal, for when the number of shards has changed; "
+      "may "
+      "be repeated",
+      cli_set_list, AT(skip_done) },
+    { "lock-wait", 0, "TIME",
+      "wait up to TIME if another run uses the journal (default 2m with --shard or in a Slurm job, otherwise 0)",
+      cli_set_lock_wait, AT(lock_wait) },
+
     { "help", 'h', NULL, "show this help", cli_set_flag, AT(help), .group = "Help" },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
@@ -445,6 +459,8 @@ static int check(const struct cli_run *r)
         { r->force_resume && !r->journal, "--force-resume needs a journal: give --journal FILE" },
         { r->key && !r->journal, "--key chooses what identifies a task in a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
+        { r->skip_done.n && !r->journal, "--skip-done needs a journal for this run: give --journal FILE" },
+        { r->lock_wait.given && !r->journal, "--lock-wait is for a journal: give --journal FILE" },
         { r->journal && r->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
         { r->http_token_file && !r->http, "--http-token-file is for --http: give --http too" },
         { !command && r->ungroup, "-u is for commands: it cannot be combined with --stream or --worker" },
@@ -485,9 +501,9 @@ int cli_run_parse(struct cli_run *r, int argc, char **argv)
     int end = first;
     while (end < argc && !is_separator(argv[end], &unused))
         end++;
-    if (check(r) < 0 || read_words(r, end - first, argv + first) < 0)
+    if (check(r) < 0 || read_words(r, end - first, argv + first) < 0 || read_sources(r, argc - end, argv + end) < 0)
         return -1;
-    return read_sources(r, argc - end, argv + end);
+    return cli_shard_options_apply(r);
 }
 
 void cli_run_free(struct cli_run *r)
@@ -497,4 +513,5 @@ void cli_run_free(struct cli_run *r)
     free(r->words);
     free(r->sources);
     free(r->split);
+    cli_shard_options_free(r);
 }

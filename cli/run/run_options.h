@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <gpu_dispatch/launch.h>
+#include <gpu_dispatch/shard.h>
 
 #include "base/text/buffer.h"
 #include "cli/input/input.h"
@@ -24,6 +25,13 @@ struct cli_workers {
     unsigned per_gpu; /* 0: as many as fit at model_bytes each */
     uint64_t model_bytes;
 };
+
+struct cli_lock_wait {
+    bool given;
+    unsigned ms;
+};
+
+enum { CLI_SHARD_NAMES = 4 }; /* files that each shard has for itself */
 
 struct cli_retries {
     bool given;
@@ -42,6 +50,7 @@ struct cli_run_own {
     double (*media_seconds)(const struct cli_task_end *e);
     /* The work in each file of a CLI_SOURCE_LIST: its "size" times this. 0: tasks are counted. */
     double work_unit;
+    bool is_dealt;     /* the CLI_SOURCE_LIST has only files of this shard */
     const char *media; /* the work is seconds of this: "audio"; NULL: it is something else */
 };
 
@@ -80,10 +89,20 @@ struct cli_run {
     const char *joblog, *results, *output;
 
     /* journal */
-    const char *journal, *failed; /* files */
+    const char *journal, *failed; /* files; with --shard, those of this shard */
     bool resume, retry_failed, force_resume;
     const char *key;  /* as the user wrote it; NULL: chosen by the kind of input */
     const char *sync; /* "normal", "full"; NULL: normal */
+
+    struct cli_list skip_done; /* other journals */
+    struct cli_lock_wait lock_wait;
+
+    /* shard; all but the first are set by cli_shard_options_apply() */
+    const char *shard_text; /* as the user wrote it; NULL: the whole list */
+    struct gd_shard shard;  /* count 0: the whole list */
+    char shard_origin[GD_SHARD_ORIGIN];
+    const char *journal_base;           /* --journal as the user wrote it */
+    char *shard_names[CLI_SHARD_NAMES]; /* storage of journal, output, joblog and failed */
 
     /* display */
     const char *progress; /* "auto", "panel", "bar", "eta", "line", "json", "none"; NULL: auto */

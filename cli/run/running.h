@@ -16,6 +16,7 @@
 #include "cli/run/http/page.h"
 #include "cli/run/journal/run_journal.h"
 #include "cli/run/program.h"
+#include "cli/run/shard/own_tasks.h"
 #include "cli/run/stop/interrupt.h"
 #include "cli/run/views/watch.h"
 #include "cli/run/work.h"
@@ -32,6 +33,7 @@ struct cli_running {
 
     /* the source */
     struct cli_input *input;
+    struct cli_own_tasks own_tasks;
     struct cli_work work;
 
     /* views, which read the dispatcher */

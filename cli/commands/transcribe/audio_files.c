@@ -19,6 +19,7 @@
 #include "base/text/buffer.h"
 #include "base/text/figures.h"
 #include "cli/input/directory_walk.h"
+#include "cli/run/shard/shard_deal.h"
 #include "cli/say.h"
 
 /* A usual rate for compressed audio: 128 kbit/s. */
@@ -235,6 +236,51 @@ int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p)
     free(places);
     gd__buffer_free(&text);
     return rc;
+}
+
+/* --- dividing ----------------------------------------------------------------------- */
+
+static const char *get_file(const void *files, size_t i, uint64_t *size)
+{
+    *size = gd_files_size(files, i);
+    return gd_files_path(files, i);
+}
+
+/* Opens the deal: beside the journal, or in the output directory. */
+static int open_deal(const struct cli_audio *a, const struct cli_transcribe *t, const char *dir, struct gd__deal **out)
+{
+    const struct cli_deal_list list = { .n = gd_files_count(a->files), .dir = dir, .get = get_file, .user = a->files };
+    char *in_output = NULL;
+    if (!t->run.journal && asprintf(&in_output, "%s/.gpu-dispatch", t->output_dir) < 0)
+        return gd__fail("out of memory");
+    const int rc = (t->dry_run ? cli_deal_preview : cli_deal_open)(out, in_output ? in_output : t->run.journal_base,
+                                                                   t->run.shard.count, &list);
+    free(in_output);
+    return rc;
+}
+
+int cli_audio_divide(struct cli_audio *a, const struct cli_transcribe *t, const char *dir)
+{
+    struct gd_files *ours = NULL;
+    struct gd__deal *deal = NULL;
+    const size_t n = gd_files_count(a->files);
+    if (t->run.shard.count == 0)
+        return 0;
+    if (open_deal(a, t, dir, &deal) < 0)
+        return -1;
+    int rc = gd_files_open(&ours);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const char *path = gd_files_path(a->files, i), *key = cli_deal_key(path, dir);
+        a->in_all_shards += !is_duplicate(a->files, i);
+        if (gd__deal_owner(deal, key, strlen(key)) == t->run.shard.index)
+            rc = gd_files_add(ours, path, gd_files_size(a->files, i));
+    }
+    gd__deal_close(&deal);
+    gd_files_close(rc < 0 ? &ours : &a->files);
+    if (rc < 0)
+        return gd__fail("%s", gd_error_text());
+    a->files = ours;
+    return 0;
 }
 
 /* --- duration ---------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ struct cli_audio {
     double seconds;               /* the total duration */
     size_t unsure;                /* how many durations were estimated from the file's size */
     size_t skipped;               /* files that were done before, and are not in the list */
+    size_t in_all_shards;         /* the number of files before those of other shards were left out */
     struct cli_left_out problems; /* directories and files that could not be read */
     struct cli_left_out others;   /* names that match but are not files: pipes, sockets, devices */
 };
@@ -32,6 +33,11 @@ struct cli_audio {
 /* Finds the files of --input-dir and of the arguments, each once, sorted by name. Reports files that were left out.
  * Finding no file is an error. Returns 0, or -1 with gd__fail_text(). */
 int cli_audio_find(struct cli_audio *a, const struct cli_transcribe *t);
+
+/* Leaves out the files of other shards. They are divided by their size in bytes, because reading the headers of all
+ * files in every shard would take too long. dir: the directory that is searched; NULL: none. Does nothing without
+ * --shard. Returns 0, or -1 with gd__fail_text(). */
+int cli_audio_divide(struct cli_audio *a, const struct cli_transcribe *t, const char *dir);
 
 /* Checks that no two files have the same output. */
 int cli_audio_apart(const struct cli_audio *a, const struct tr_places *p);

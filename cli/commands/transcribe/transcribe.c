@@ -30,6 +30,7 @@
 #include "cli/commands/transcribe/transcribe_options.h"
 #include "cli/output/task_end.h"
 #include "cli/run/run.h"
+#include "cli/run/shard/shard_options.h"
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
 
@@ -158,6 +159,8 @@ static int measure_files(struct work *w)
         return -1;
     if (!w->asked->dry_run && tr_outputs_check(p) < 0)
         return -1;
+    if (cli_audio_divide(&w->audio, w->asked, p->input_dir) < 0) /* after the check, which makes the output directory */
+        return -1;
     return cli_audio_measure(&w->audio, p, skip_done);
 }
 
@@ -214,11 +217,23 @@ static void name_files(const struct work *w, char *out, size_t size)
              gd__text_duration(time, sizeof time, a->seconds), unsure, skipped);
 }
 
+/* "shard 3 of 16 (task 3 of 16 of srun): 12 of 200 files" */
+static void say_shard(const struct work *w)
+{
+    const struct cli_audio *a = &w->audio;
+    const size_t n = gd_files_count(a->files) + a->skipped;
+    char shard[192];
+    if (w->asked->run.shard.count > 0 && !w->asked->run.quiet)
+        cli_say("%s: %zu of %zu file%s", cli_shard_text(&w->asked->run, shard, sizeof shard), n, a->in_all_shards,
+                a->in_all_shards == 1 ? "" : "s");
+}
+
 static void say_beginning(const struct work *w)
 {
     char files[256], devices[96];
     if (w->asked->run.quiet)
         return;
+    say_shard(w);
     name_files(w, files, sizeof files);
     name_devices(w, devices, sizeof devices);
     cli_say("%s", files);
@@ -265,6 +280,7 @@ static int start(struct work *w)
         .media_seconds = audio_seconds,
         .work_unit = 0.001,
         .media = "audio",
+        .is_dealt = true,
     };
     const int status = cli_run_asked(r);
     tr_outputs_tidy(&w->settings.places);
@@ -278,7 +294,10 @@ static int start(struct work *w)
 static int nothing_left(const struct work *w)
 {
     const size_t n = w->audio.skipped;
-    if (!w->asked->run.quiet && n == 1)
+    say_shard(w);
+    if (!w->asked->run.quiet && n == 0)
+        cli_say("this shard has no files: nothing to do");
+    else if (!w->asked->run.quiet && n == 1)
         cli_say("the file already has its text in %s: nothing to do", w->asked->output_dir);
     else if (!w->asked->run.quiet)
         cli_say("all %zu files already have their text in %s: nothing to do", n, w->asked->output_dir);
@@ -293,6 +312,7 @@ static int list_files(struct work *w)
     if (cli_audio_find(&w->audio, w->asked) < 0 || measure_files(w) < 0 ||
         cli_audio_list(&w->audio, &w->settings.places) < 0)
         return complain();
+    say_shard(w);
     name_files(w, files, sizeof files);
     if (!w->asked->run.quiet)
         cli_say("%s", files);
@@ -324,7 +344,9 @@ static int transcribe(struct work *w)
     make_settings(w);
     if (measure_files(w) < 0)
         return complain();
-    return gd_files_count(w->audio.files) ? start(w) : nothing_left(w);
+    /* A shard without files still makes its journal, so that it is not missing among the others. */
+    const bool needs_journal = w->asked->run.journal && w->asked->run.shard.count > 0;
+    return gd_files_count(w->audio.files) || needs_journal ? start(w) : nothing_left(w);
 }
 
 static int run_command(const struct cli_opts *o, int argc, char **argv)

@@ -13,6 +13,7 @@
 
 #include "apps/transcribe/output/transcript.h"
 #include "base/failure.h"
+#include "cli/run/shard/shard_options.h"
 
 #define USUAL_FORMAT "txt"
 
@@ -119,6 +120,19 @@ static const struct cli_opt table[] = {
       AT(run.sync) },
     { "failed", 0, "FILE", "write a JSON line for each failed file", cli_set_text, AT(run.failed) },
 
+    { "shard", 0, "K/N",
+      "run only shard K of N of the files: 3/16 (the third of 16), auto (as Slurm, MPI or torchrun set it) or auto/16 "
+      "(for Kubernetes); --journal, --output and --failed get names such as run.3-of-16.db",
+      cli_set_text, AT(run.shard_text), .group = "Several machines" },
+    { "skip-done", 0, "FILE",
+      "also skip the files that succeeded according to this other journal, for when the number of shards has changed; "
+      "may "
+      "be repeated",
+      cli_set_list, AT(run.skip_done) },
+    { "lock-wait", 0, "TIME",
+      "wait up to TIME if another run uses the journal (default 2m with --shard or in a Slurm job, otherwise 0)",
+      cli_set_lock_wait, AT(run.lock_wait) },
+
     { "output", 0, "FILE", "write a JSON line for each file: text, language, duration, times; - is standard output",
       cli_set_text, AT(run.output), .group = "Progress and records" },
     { "http", 0, "[ADDR:]PORT", "show the run on a web page at this address (ADDR is 127.0.0.1 unless given)",
@@ -202,6 +216,8 @@ static int check(const struct cli_transcribe *t)
                                           "use --resume alone: it runs the files that have no output" },
         { r->force_resume && !r->journal, "--force-resume needs a journal: give --journal FILE" },
         { r->sync && !r->journal, "--sync is for a journal: give --journal FILE" },
+        { r->skip_done.n && !r->journal, "--skip-done needs a journal for this run: give --journal FILE" },
+        { r->lock_wait.given && !r->journal, "--lock-wait is for a journal: give --journal FILE" },
         { r->journal && t->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
         { r->http_token_file && !r->http, "--http-token-file is for --http: give --http too" },
         { t->word_timestamps && !(t->formats & 1U << TR_JSON),
@@ -251,7 +267,9 @@ int cli_transcribe_parse(struct cli_transcribe *t, const struct cli_opts *o, int
         return -1;
     if (!t->run.gpus)
         t->run.gpus = t->no_gpu ? "cpu" : "auto";
-    return t->run.patterns.n ? 0 : cli_set_list(NULL, &t->run.patterns, "*.wav");
+    if (t->run.patterns.n == 0 && cli_set_list(NULL, &t->run.patterns, "*.wav") < 0)
+        return -1;
+    return cli_shard_options_apply(&t->run);
 }
 
 void cli_transcribe_free(struct cli_transcribe *t)

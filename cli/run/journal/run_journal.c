@@ -34,6 +34,7 @@
 #include "binding.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/run/journal/final_files.h"
+#include "cli/run/stop/free_wait.h"
 #include "cli/say.h"
 
 struct cli_journal {
@@ -134,13 +135,18 @@ static int window_of(unsigned *ms)
     return 0;
 }
 
-/* The library's error message says what to do. This adds the option for it. */
+/* The library's error message says what to do. This adds the option for it, or replaces the library's name of it. */
 static int refuse(int rc)
 {
-    const char *option = rc == GD_E_EXISTS     ? " (to resume: --resume)"
-                         : rc == GD_E_MISMATCH ? " (to force it: --force-resume)"
-                                               : "";
-    return gd__fail("%s%s", gd_error_text(), option);
+    static const char named[] = "in skip_done";
+    const char *text = gd_error_text(), *at = strstr(text, named);
+    if (at)
+        return gd__fail("%.*swith --skip-done FILE%s", (int)(at - text), text, at + sizeof named - 1);
+    const char *option = rc == GD_E_EXISTS                  ? " (to resume: --resume)"
+                         : rc != GD_E_MISMATCH              ? ""
+                         : strstr(text, "records of shard") ? "" /* this cannot be forced */
+                                                            : " (to force it: --force-resume)";
+    return gd__fail("%s%s", text, option);
 }
 
 /* The journal belongs to other work. Shows both commands in a form that the user recognises. If they look the same, the
@@ -177,7 +183,12 @@ static int open_journal(struct cli_journal *k)
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
     cli_journal_identity(&identity, r);
     gd__buffer_add(&identity, "", 1);
-    o.path = r->journal;
+    o.path = r->journal_base; /* the library adds the shard to the name itself */
+    o.shard = r->shard;
+    o.lock_wait_ms = r->lock_wait.ms;
+    o.on_wait = cli_free_wait_note;
+    o.skip_done = r->skip_done.items;
+    o.n_skip_done = r->skip_done.n;
     o.command = identity.data;
     o.resume = resume_of(r);
     o.force = r->force_resume;
@@ -320,10 +331,11 @@ static int key_file(struct cli_journal *k, struct gd_item *item)
     return gd_item_key(item, item->data, item->size, k->version.data);
 }
 
-static int key_member(struct cli_journal *k, struct gd_item *item)
+/* Puts the key of a record into k->key. Returns 1, 0 if the record has no such member, or -1. */
+static int find_member(struct cli_journal *k, const void *data, size_t size)
 {
     struct gd__json value;
-    if (!item->size || !gd__json_member(item->data, item->size, k->member, &value)) {
+    if (!size || !gd__json_member(data, size, k->member, &value)) {
         if (!k->warned)
             cli_say("--key .%s: a record has no such member, so its whole text identifies it", k->member);
         k->warned = true;
@@ -335,7 +347,29 @@ static int key_member(struct cli_journal *k, struct gd_item *item)
     gd__buffer_text(&k->key, k->member);
     gd__buffer_text(&k->key, "=");
     gd__buffer_add(&k->key, value.at, value.size);
-    return k->key.failed ? gd_item_error(item, "out of memory") : gd_item_key(item, k->key.data, k->key.size, NULL);
+    return k->key.failed ? -1 : 1;
+}
+
+static int key_member(struct cli_journal *k, struct gd_item *item)
+{
+    const int found = find_member(k, item->data, item->size);
+    if (found < 0)
+        return gd_item_error(item, "out of memory");
+    return found > 0 ? gd_item_key(item, k->key.data, k->key.size, NULL) : 0;
+}
+
+int cli_journal_find_key(struct cli_journal *k, const void *data, size_t size, const void **key, size_t *key_size)
+{
+    *key = data;
+    *key_size = size;
+    const int found = k && k->member ? find_member(k, data, size) : 0;
+    if (found < 0)
+        return gd__fail("out of memory");
+    if (found > 0) {
+        *key = k->key.data;
+        *key_size = k->key.size;
+    }
+    return 0;
 }
 
 int cli_journal_key(struct cli_journal *k, struct gd_item *item)

@@ -32,6 +32,10 @@ uint64_t cli_journal_run(struct cli_journal *k); /* number of this run in the jo
 /* True: tasks were done before, so files are continued. False: files are started again, even if they are not empty. */
 bool cli_journal_goes_on(struct cli_journal *k);
 
+/* Finds the bytes that identify a task with this payload (--key). *key is valid until the next call. Returns 0, or -1 with
+ * gd__fail_text(). */
+int cli_journal_find_key(struct cli_journal *k, const void *data, size_t size, const void **key, size_t *key_size);
+
 /* Sets the key of the task (--key). Called within the source. Returns 0, or a negative code to be returned. */
 int cli_journal_key(struct cli_journal *k, struct gd_item *item);
 

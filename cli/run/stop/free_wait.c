@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handles signals while a run waits for free devices. The handler only records the signal. Before each sleep the
+ * Handles signals while a run waits for free devices or its journal. The handler only records the signal. Before each sleep the
  * library calls cli_free_wait_note(), which returns whether a signal came. The library blocks the signals before this
  * call and unblocks them when it sleeps in ppoll(), so no signal is missed. A driver may start threads that do not
  * block the signals, so the handler passes a signal on to the thread that waits. */
