@@ -58,8 +58,14 @@ void cli_dispatch_options(struct gd_options *o, const struct cli_run *asked)
 
 void cli_job_name(const struct cli_run *asked, char *out, size_t size)
 {
-    size_t n = 0;
-    snprintf(out, size, "%s", asked->own.job ? asked->own.job : asked->n_words > 0 ? "" : "(commands)");
+    char shard[32] = "";
+    if (asked->shard.count > 0)
+        snprintf(shard, sizeof shard, "[%u/%u] ", asked->shard.index + 1, asked->shard.count);
+    const int begin = snprintf(out, size, "%s%s", shard,
+                               asked->own.job       ? asked->own.job
+                               : asked->n_words > 0 ? ""
+                                                    : "(commands)");
+    size_t n = begin > 0 ? (size_t)begin : 0;
     for (size_t i = 0; !asked->own.job && i < asked->n_words && n < size; i++) {
         const int more = snprintf(out + n, size - n, "%s%s", i > 0 ? " " : "", asked->words[i]);
         n += more > 0 ? (size_t)more : 0;

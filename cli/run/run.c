@@ -84,12 +84,13 @@ static void say_shard(const struct cli_running *r)
     const struct cli_own_tasks *o = &r->own_tasks;
     const uint64_t all = cli_input_total(r->input);
     char shard[192], count[128] = "";
+    const char *how = o->deal ? ", divided by size" : o->dir ? ", divided by hash (with --journal: by size)" : "";
     if (r->asked->shard.count == 0 || r->asked->own.is_dealt || cli_run_is_silent(r->asked))
         return;
     if (o->counted)
         snprintf(count, sizeof count, ": %llu of %llu %s%s", (unsigned long long)o->total, (unsigned long long)all,
                  r->asked->input_dir ? "file" : "task", all == 1 ? "" : "s");
-    cli_say("%s%s%s", cli_shard_text(r->asked, shard, sizeof shard), count, o->deal ? ", divided by size" : "");
+    cli_say("%s%s%s", cli_shard_text(r->asked, shard, sizeof shard), count, how);
 }
 
 static int open_input(struct cli_running *r)

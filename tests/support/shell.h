@@ -89,7 +89,7 @@ struct sh_running {
 };
 
 /* Removes variables that would change the behaviour of the command or of other programs: devices, tokens, shells,
- * proxies, the terminal. */
+ * proxies, the terminal, a scheduler. */
 TEST_UNUSED static void sh_clean_variables(void)
 {
     static const char *const unset[] = { "ALL_PROXY",
@@ -104,12 +104,22 @@ TEST_UNUSED static void sh_clean_variables(void)
                                          "GPU_DISPATCH_TRANSCRIBER",
                                          "HIP_VISIBLE_DEVICES",
                                          "HTTP_PROXY",
+                                         "JOB_COMPLETION_INDEX",
                                          "LINES",
                                          "NO_COLOR",
+                                         "OMPI_COMM_WORLD_RANK",
+                                         "OMPI_COMM_WORLD_SIZE",
                                          "PARALLEL",
                                          "PARALLEL_HOME",
                                          "PARALLEL_SHELL",
+                                         "PMI_RANK",
+                                         "PMI_SIZE",
+                                         "RANK",
                                          "ROCR_VISIBLE_DEVICES",
+                                         "SLURM_ARRAY_TASK_ID",
+                                         "SLURM_JOB_ID",
+                                         "SLURM_STEP_ID",
+                                         "WORLD_SIZE",
                                          "XDG_CACHE_HOME",
                                          "XDG_CONFIG_HOME",
                                          "XDG_DATA_HOME",

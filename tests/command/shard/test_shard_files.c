@@ -69,6 +69,12 @@ TEST(without_a_journal_the_hash_decides)
     CHECK_STR(r.err, "");
 }
 
+TEST(the_division_by_hash_is_reported)
+{
+    CHECK_CONTAINS(sh(FILES "gpu-dispatch run --gpus sim:1 --input-dir in --shard 1/3 --dry-run true").err,
+                   " of 45 files, divided by hash (with --journal: by size)\n");
+}
+
 TEST(the_order_does_not_change_the_division)
 {
     need_journal();

@@ -95,6 +95,12 @@ TEST(the_shard_and_its_origin_are_printed_once)
     CHECK_CONTAINS(sh("seq 9 | gpu-dispatch run --gpus sim:1 --shard 1/3 echo").err, "gpu-dispatch: shard 1 of 3\n");
 }
 
+TEST(the_name_of_the_job_has_the_shard)
+{
+    struct ran r = sh("export GPU_DISPATCH_JOBS=$PWD/jobs; " RUN "--shard 2/2 'gpu-dispatch top --once #' ::: 1 2 3 4");
+    CHECK_CONTAINS(r.out, "[2/2] gpu-dispatch top --once #");
+}
+
 TEST(the_total_is_that_of_the_shard)
 {
     struct ran r =
