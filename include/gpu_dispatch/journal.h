@@ -14,7 +14,8 @@
  *     if (gd_journal_close(&j) < 0)                // everything is on disk when this returns 0
  *         return fprintf(stderr, "%s\n", gd_error_text()), 1;
  *
- * The file is an SQLite database in WAL mode, described in gpu-dispatch-journal(5). Any tool that reads SQLite may read
+ * The file is an SQLite database, described in gpu-dispatch-journal(5). On file systems that are not known to be local, it
+ * is written without a write-ahead log, so that it is safe on NFS, Lustre and others. Any tool that reads SQLite may read
  * it, even during the run. A task is identified by its key, not by its position in the list. The key is the payload,
  * unless the source sets another one with gd_item_key(). If a list contains the same key twice, these are two tasks.
  *

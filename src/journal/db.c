@@ -20,8 +20,12 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file/shared.h"
+#include "journal/mode.h"
 
-enum { BUSY_MS = 2000 };
+/* How long to wait for other connections. A reader waits while a rollback journal is committed: on a slow network file
+ * system that may take seconds. */
+enum { BUSY_MS = 2000, BUSY_READING_MS = 30000 };
 #define PAGE_SIZE     "16384"             /* for new files; with SQLite's default of 4096, writing is a sixth slower */
 #define CHECKED_WHOLE ((int64_t)64 << 20) /* files up to this size are checked completely when they are opened */
 
@@ -366,7 +370,11 @@ static int check_beside(const char *path)
         if (stat_beside(path, suffixes[i], &info) && !S_ISREG(info.st_mode))
             return gd__error(GD_E_INVALID, "%s%s is not a regular file: move it away, or give another journal", path,
                              suffixes[i]);
-    return 0;
+    char full[PATH_MAX];
+    char *name = sqlite3_mprintf("%s-journal", gd__db_full_path(path, full));
+    const int rc = name ? gd__mode_check_file(path, name) : gd__error(GD_E_NO_MEMORY, "no memory for a path");
+    sqlite3_free(name);
+    return rc;
 }
 
 static int check_file(const char *path)
@@ -384,36 +392,18 @@ static int check_file(const char *path)
     return 0;
 }
 
-/* SQLite reports no error if it cannot use the mode, but returns the mode that is in effect. */
-static int use_wal(sqlite3 *db, const char *path)
-{
-    sqlite3_stmt *s = NULL;
-    int rc = gd__db_prepare(db, "PRAGMA journal_mode = WAL", &s);
-    bool is_wal = false;
-    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        const char *mode = (const char *)sqlite3_column_text(s, 0);
-        is_wal = mode && strcmp(mode, "wal") == 0 && !GD__FAULT("sqlite_wal");
-        rc = SQLITE_DONE;
-    }
-    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(db, "write to", path);
-    sqlite3_finalize(s);
-    if (code == 0 && !is_wal)
-        return gd__error(
-            GD_E_SYSTEM,
-            "cannot use %s: its file system does not support SQLite's write-ahead log: put the journal on a local disk",
-            path);
-    return code;
-}
-
 int gd__db_open_write(sqlite3 **out, const char *path)
 {
     sqlite3 *db = NULL;
     int rc = check_file(path);
+    const bool shared = gd__file_is_shared(path);
     if (rc == 0)
         rc = connect(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     if (rc < 0)
         return rc;
-    rc = check_kind(db, path);
+    rc = gd__mode_begin(db, path, shared);
+    if (rc == 0)
+        rc = check_kind(db, path);
     if (rc >= 0 && sqlite3_db_readonly(db, "main") == 1)
         rc = gd__db_code(SQLITE_READONLY, "write to", path);
     const bool fresh = rc == 0;
@@ -422,7 +412,7 @@ int gd__db_open_write(sqlite3 **out, const char *path)
     if (fresh && gd__db_exec(db, "PRAGMA page_size = " PAGE_SIZE) != SQLITE_OK)
         rc = gd__db_error(db, "make", path);
     if (rc >= 0)
-        rc = use_wal(db, path);
+        rc = gd__mode_choose(db, path, shared);
     if (rc >= 0)
         rc = fresh ? make_schema(db, path) : check_damage(db, path);
     if (rc < 0) {
@@ -484,6 +474,8 @@ static int check_readable(sqlite3 *db, const char *path)
 static int connect_reading(sqlite3 **out, const char *path, int flags)
 {
     int rc = connect(out, path, flags);
+    if (rc == 0)
+        sqlite3_busy_timeout(*out, BUSY_READING_MS);
     if (rc == 0 && gd__db_exec(*out, "PRAGMA query_only = 1") != SQLITE_OK)
         rc = gd__db_error(*out, "read", path);
     return rc < 0 ? rc : check_readable(*out, path);
@@ -493,6 +485,21 @@ static bool is_read_only(sqlite3 *db)
 {
     const int why = sqlite3_errcode(db) & 0xff;
     return why == SQLITE_CANTOPEN || why == SQLITE_READONLY;
+}
+
+/* A killed run has left a transaction that must be undone before the file can be read. */
+static bool needs_rollback(sqlite3 *db)
+{
+    return sqlite3_extended_errcode(db) == SQLITE_READONLY_ROLLBACK;
+}
+
+static int cannot_roll_back(const char *path)
+{
+    return gd__error(GD_E_SYSTEM,
+                     "cannot read %s: a run was killed while it wrote to it, and %s-journal has what must be undone "
+                     "first. This needs permission to write to both and to their directory: resume the run, or read a "
+                     "copy of both files",
+                     path, path);
 }
 
 int gd__db_open_read(sqlite3 **out, const char *path)
@@ -509,7 +516,9 @@ int gd__db_open_read(sqlite3 **out, const char *path)
         sqlite3_close(*out);
         rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
     }
-    if (rc < 0 && *out && is_read_only(*out) && !has_wal(path)) {
+    if (rc < 0 && *out && needs_rollback(*out))
+        rc = cannot_roll_back(path);
+    else if (rc < 0 && *out && is_read_only(*out) && !has_wal(path)) {
         sqlite3_close(*out);
         rc = connect_immutable(out, path);
         rc = rc < 0 ? rc : check_readable(*out, path);

@@ -4,6 +4,7 @@
  *   follow.c         files whose length is recorded
  *   renew.c          such a file, if the last run may still append to it
  *   identity.c       the shard that the journal belongs to
+ *   mode.c           write-ahead log or rollback journal
  *   write/note.c     what callbacks add to a record
  *   write/record.c   a record as it waits in memory
  *   write/group.c    a group of records as a virtual table of SQLite
@@ -86,6 +87,7 @@ struct gd_journal {
     sqlite3_stmt *insert, *update_run, *put_file, *check_run;
     uint64_t run, before_done, before_failed;
     struct gd__figures figures; /* as they are on disk; for the writer only */
+    bool rollback;              /* the file has a rollback journal: mode.h */
     int64_t page_size;          /* of the database */
     uint64_t wal_tried;         /* size of the write-ahead log when emptying it was last tried */
     size_t piece, piece_end;    /* the part of `writing` that is in the virtual table */

@@ -5,6 +5,10 @@
  *   the index    contains all records. It is built by one pass over the journal when it is first needed. It is not
  *                needed if every record outside the window has been matched: the task is then new.
  *
+ * Both read some thousand records at a time, and end the transaction after each part. If the file has a rollback journal,
+ * the writer cannot commit while records are read, and records cannot be read while it commits (mode.h). The lookup waits
+ * for the writer as long as it takes.
+ *
  * A new task gets the id after the last matched one, if no record has that id: it is probably the task that was running
  * when the previous run was killed. So ids stay in the order of the tasks, even if a run is resumed many times.
  */
@@ -13,6 +17,7 @@
 #include <libgen.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -22,7 +27,7 @@
 #include "journal/lookup/index.h"
 #include "journal/lookup/window.h"
 
-enum { LOOK_EVERY = 4096 };
+enum { INDEX_ROWS = 4096, BUSY_WAIT_MS = 2 };
 
 struct gd__resume {
     sqlite3 *db;
@@ -52,6 +57,34 @@ static void set_used(struct gd__resume *r, uint64_t id)
 static int damaged(const struct gd__resume *r)
 {
     return gd__db_code(SQLITE_CORRUPT, "resume from", r->path);
+}
+
+static int shutting_down(void)
+{
+    return gd__error(GD_E_SHUTDOWN, "the run is shutting down");
+}
+
+static bool is_interrupted(const struct gd__resume *r)
+{
+    return atomic_load_explicit(r->interrupted, memory_order_relaxed);
+}
+
+static int read_failed(const struct gd__resume *r)
+{
+    if (sqlite3_errcode(r->db) == SQLITE_BUSY && is_interrupted(r))
+        return shutting_down();
+    return gd__db_error(r->db, "read", r->path);
+}
+
+/* Called by SQLite while the file is locked. Returns 0 to give up. */
+static int wait_for_writer(void *user, int tries)
+{
+    const struct timespec pause = { 0, BUSY_WAIT_MS * 1000000L };
+    (void)tries;
+    if (is_interrupted(user))
+        return 0;
+    nanosleep(&pause, NULL);
+    return 1;
 }
 
 static uint64_t version_of(sqlite3_stmt *s, int column)
@@ -108,7 +141,7 @@ static int fill_window(struct gd__resume *r)
         if (!is_used(r, row.id)) /* otherwise this run wrote the row */
             gd__window_add(r->window, &row);
     }
-    const int code = rc == SQLITE_DONE ? 0 : gd__db_error(r->db, "read", r->path);
+    const int code = rc == SQLITE_DONE ? 0 : read_failed(r);
     sqlite3_reset(r->next); /* ends the read transaction */
     if (code == 0 && n < room)
         r->read_to = r->max_id;
@@ -143,29 +176,41 @@ static int look_in_window(struct gd__resume *r, const unsigned char key[GD__HASH
 
 /* --- the index --- */
 
-static int add_rows(struct gd__resume *r, sqlite3_stmt *s)
+/* Adds the next rows after *last, and moves *last. Sets it to max_id when there are no more. */
+static int add_some_rows(struct gd__resume *r, uint64_t *last)
 {
     struct gd__row row = { .id = 0 };
-    uint64_t last = 0;
-    int rc = 0, step;
-    for (uint64_t n = 1; rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW; n++) {
+    unsigned n = 0;
+    int rc = 0, step = SQLITE_DONE;
+    sqlite3_bind_int64(r->next, 1, (sqlite3_int64)*last);
+    sqlite3_bind_int64(r->next, 2, (sqlite3_int64)r->max_id);
+    sqlite3_bind_int64(r->next, 3, INDEX_ROWS);
+    for (; rc == 0 && (step = sqlite3_step(r->next)) == SQLITE_ROW; n++) {
         /* Ids must ascend. Otherwise there could be more rows than the index has room for. */
-        if (!read_row(s, &row) || row.id <= last || row.id > r->max_id)
+        if (!read_row(r->next, &row) || row.id <= *last || row.id > r->max_id)
             rc = damaged(r);
         else if (!is_used(r, row.id))
             rc = gd__index_add(r->index, &row);
-        if (n % LOOK_EVERY == 0 && atomic_load_explicit(r->interrupted, memory_order_relaxed))
-            rc = gd__error(GD_E_SHUTDOWN, "the run is shutting down");
-        last = row.id;
+        *last = row.id;
     }
     if (rc == 0 && step != SQLITE_DONE)
-        rc = gd__db_error(r->db, "read", r->path);
+        rc = read_failed(r);
+    sqlite3_reset(r->next); /* ends the read transaction */
+    if (n < INDEX_ROWS)
+        *last = r->max_id;
+    return rc;
+}
+
+static int add_rows(struct gd__resume *r)
+{
+    int rc = 0;
+    for (uint64_t last = 0; rc == 0 && last < r->max_id;)
+        rc = is_interrupted(r) ? shutting_down() : add_some_rows(r, &last);
     return rc;
 }
 
 static int build_index(struct gd__resume *r)
 {
-    sqlite3_stmt *s = NULL;
     char *copy = gd__strdup(r->path);
     if (!copy)
         return gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
@@ -173,14 +218,7 @@ static int build_index(struct gd__resume *r)
     gd__free(copy);
     if (rc < 0)
         return rc;
-    if (gd__db_prepare(r->db, "SELECT id, key, version, state, attempts FROM task WHERE id <= ?1 ORDER BY id", &s) !=
-        SQLITE_OK)
-        rc = gd__db_error(r->db, "read", r->path);
-    if (rc == 0) {
-        sqlite3_bind_int64(s, 1, (sqlite3_int64)r->max_id);
-        rc = add_rows(r, s);
-    }
-    sqlite3_finalize(s);
+    rc = add_rows(r);
     if (rc == 0)
         rc = gd__index_seal(r->index, r->interrupted);
     if (rc < 0)
@@ -262,6 +300,7 @@ static int open_parts(struct gd__resume *r, const char *path)
         return damaged(r);
     r->max_id = (uint64_t)max_id;
     r->next_id = r->max_id + 1;
+    sqlite3_busy_handler(r->db, wait_for_writer, r); /* from now on the run writes to the file */
     r->window = gd__window_new();
     return r->window ? open_used(r) : gd__error(GD_E_NO_MEMORY, "no memory to resume from the journal");
 }

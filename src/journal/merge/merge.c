@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "base/sized.h"
 #include "journal/merge/merge.h"
-#include "journal/reader.h"
+#include "journal/read/reader.h"
 
 enum { TRIES = 16 };
 

@@ -5,6 +5,9 @@
  * possible while a reader uses an old state of the journal. It is then tried again each time the log has grown by half.
  * If the log is very long, each try waits briefly for readers. Our own readers use a state only as long as it takes to
  * read some thousand rows.
+ *
+ * A file with a rollback journal (mode.h) has no log. There the end of a transaction waits for readers, and new readers
+ * wait for it. So it waits only until the readers of that moment have read their thousand rows.
  */
 #include <string.h>
 #include <unistd.h>
@@ -13,8 +16,10 @@
 #include "base/fault.h"
 #include "journal/identity.h"
 #include "journal/internal.h"
+#include "journal/mode.h"
 
 enum { LOG_LONG = 16 << 20, LOG_TOO_LONG = 64 << 20, READER_WAIT_MS = 50 };
+enum { ROLLBACK_WAIT_MS = 10000 }; /* for readers, before a group is tried again */
 #define LOG_LIMIT "67108864"
 
 static const char insert_sql[] =
@@ -175,8 +180,8 @@ static int check_place(struct gd_journal *j)
     if (sqlite3_file_control(j->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved)
         return gd__error(GD_E_SYSTEM,
                          "%s was removed, moved or replaced while the run wrote to it: put it back together with its "
-                         "-wal file and resume, or start a new journal",
-                         j->path);
+                         "%s file and resume, or start a new journal",
+                         j->path, j->rollback ? "-journal" : "-wal");
     return gd__journal_lock_check(&j->hold);
 }
 
@@ -277,7 +282,12 @@ int gd__store_group(struct gd_journal *j)
 
 int gd__store_open(struct gd_journal *j)
 {
-    const char *sync = j->o.sync == GD_JOURNAL_SYNC_FULL ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
+    j->rollback = gd__mode_is_rollback(j->db);
+    /* With a rollback journal, a power loss could damage the file if it were written with less. */
+    const bool full = j->o.sync == GD_JOURNAL_SYNC_FULL || j->rollback;
+    const char *sync = full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
+    if (j->rollback)
+        sqlite3_busy_timeout(j->db, ROLLBACK_WAIT_MS);
     if (gd__db_exec(j->db, sync) != SQLITE_OK ||
         gd__db_exec(j->db, "PRAGMA journal_size_limit = " LOG_LIMIT) != SQLITE_OK ||
         gd__db_exec(j->db, "PRAGMA temp_store = MEMORY") != SQLITE_OK || /* see end_of_piece() */
@@ -296,6 +306,7 @@ void gd__store_close(struct gd_journal *j)
     sqlite3_finalize(j->update_run);
     sqlite3_finalize(j->put_file);
     sqlite3_finalize(j->check_run);
+    gd__mode_end(j->db);
     sqlite3_close(j->db);
     j->insert = j->update_run = j->put_file = j->check_run = NULL;
     j->db = NULL;

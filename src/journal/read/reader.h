@@ -1,6 +1,6 @@
 /* A reader of a database that is already open. See reader.c. */
-#ifndef GD_JOURNAL_READER_H
-#define GD_JOURNAL_READER_H
+#ifndef GD_JOURNAL_READ_READER_H
+#define GD_JOURNAL_READ_READER_H
 
 #include <gpu_dispatch/journal.h>
 #include <sqlite3.h>

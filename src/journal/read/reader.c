@@ -4,12 +4,17 @@
  * run from emptying its write-ahead log. So a long read also sees records that were written after it began, if their
  * ids are above the last id that it has read.
  *
+ * If the file has a rollback journal (mode.h), the writer cannot commit while a transaction reads. There, sorted reads
+ * also take the records in parts: first the value to sort by of all records, in the order of their ids, and then the
+ * records in the order of these values. No function of the caller is called within a transaction.
+ *
  * The file may be damaged or malicious. Values are forced into ranges that callers can rely on, and every loop ends.
  * Ids must ascend, and a query may take only a limited number of steps of SQLite's virtual machine for each byte of the
  * file. Every row takes some bytes, so the limit also ends a query on pages that link back to themselves.
  */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,9 +24,11 @@
 #include "journal/identity.h"
 #include "journal/journal.h"
 #include "journal/lock/lock.h"
-#include "journal/reader.h"
+#include "journal/mode.h"
+#include "journal/read/reader.h"
+#include "journal/read/record.h"
 
-enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20 };
+enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20, CHUNK_KEYS = 8192 };
 enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };
 #define BYTES_LEAST (INT64_C(1) << 20) /* small files count as this large */
 
@@ -179,13 +186,26 @@ static const char *text_at(sqlite3_stmt *s, int column)
     return (const char *)sqlite3_column_text(s, column);
 }
 
-static int pass_run(sqlite3_stmt *s, int (*fn)(void *user, const struct gd_journal_run *run), void *user)
+struct run_copy {
+    struct gd_journal_run run;
+    char *command, *host, *end;
+};
+
+static void free_run(struct run_copy *c)
 {
-    struct gd_journal_run run = {
+    gd__free(c->command);
+    gd__free(c->host);
+    gd__free(c->end);
+}
+
+static void read_run(sqlite3_stmt *s, struct run_copy *out)
+{
+    *out = (struct run_copy){ .command = copy_column(s, 1), .host = copy_column(s, 2), .end = copy_column(s, 3) };
+    out->run = (struct gd_journal_run){
         .number = gd__db_count(s, 0),
-        .command = text_at(s, 1),
-        .host = text_at(s, 2),
-        .end = text_at(s, 3),
+        .command = out->command,
+        .host = out->host,
+        .end = out->end,
         .pid = gd__db_count(s, 4),
         .total = gd__db_count(s, 5),
         .taken = gd__db_count(s, 6),
@@ -197,8 +217,29 @@ static int pass_run(sqlite3_stmt *s, int (*fn)(void *user, const struct gd_journ
         .ended = gd__db_seconds(s, 12),
         .busy_seconds = gd__db_seconds(s, 13),
     };
-    (void)gd__identity_parse(text_at(s, 14), &run.shard); /* a damaged one counts as none */
-    return fn(user, &run);
+    (void)gd__identity_parse(text_at(s, 14), &out->run.shard); /* a damaged one counts as none */
+}
+
+/* Each run is read in its own transaction, which has ended when fn is called. */
+static int each_run(struct gd_journal_reader *r, sqlite3_stmt *s,
+                    int (*fn)(void *user, const struct gd_journal_run *run), void *user)
+{
+    struct run_copy copy;
+    int ended = 0, rc;
+    int64_t last = 0;
+    sqlite3_bind_int64(s, 1, last);
+    while (ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        if (sqlite3_column_int64(s, 0) <= last) /* in a damaged file this loop might not end */
+            return gd__db_code(SQLITE_CORRUPT, "read", r->path);
+        last = sqlite3_column_int64(s, 0);
+        read_run(s, &copy);
+        sqlite3_reset(s);
+        sqlite3_bind_int64(s, 1, last);
+        ended = fn(user, &copy.run);
+        free_run(&copy);
+        begin_query(r);
+    }
+    return ended == 0 && rc != SQLITE_DONE ? read_failed(r) : ended;
 }
 
 int gd_journal_reader_runs(struct gd_journal_reader *r, int (*fn)(void *user, const struct gd_journal_run *run),
@@ -208,124 +249,20 @@ int gd_journal_reader_runs(struct gd_journal_reader *r, int (*fn)(void *user, co
         return gd__error(GD_E_INVALID, "gd_journal_reader_runs: the reader or the function is NULL");
     sqlite3_stmt *s = NULL;
     char sql[256];
-    int ended = 0;
     begin_query(r);
     const char *shard = gd__db_shard_column(r->db);
     if (!shard)
         return read_failed(r);
     snprintf(sql, sizeof sql,
              "SELECT number, command, host, outcome, pid, total, taken, skipped, done, failed, started, written, ended,"
-             " busy, %s FROM run WHERE number > 0 ORDER BY number",
+             " busy, %s FROM run WHERE number > ?1 ORDER BY number LIMIT 1",
              shard);
-    int rc = gd__db_prepare(r->db, sql, &s);
-    while (rc == SQLITE_OK && ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        ended = pass_run(s, fn, user);
-        rc = SQLITE_OK;
-    }
-    if (ended == 0 && rc != SQLITE_DONE)
-        ended = read_failed(r);
+    const int rc = gd__db_prepare(r->db, sql, &s) == SQLITE_OK ? each_run(r, s, fn, user) : read_failed(r);
     sqlite3_finalize(s);
-    return ended;
+    return rc;
 }
 
 /* --- records --- */
-
-#define COLUMNS                                                                                                  \
-    "id, key, version, state, attempts, number, run, started, seconds, worker, gpu, exit_code, signal, failure," \
-    " input_size, input, output, error, stderr"
-
-static int within(int64_t n, int least, int most)
-{
-    return n < least ? least : n > most ? most : (int)n;
-}
-
-/* The number of a worker or a device; -1: none. */
-static int number_or_none_at(sqlite3_stmt *s, int column)
-{
-    return sqlite3_column_type(s, column) == SQLITE_NULL ? -1 : within(sqlite3_column_int64(s, column), -1, INT_MAX);
-}
-
-static int code_at(sqlite3_stmt *s, int column)
-{
-    return within(sqlite3_column_int64(s, column), INT_MIN, INT_MAX);
-}
-
-static const unsigned char *key_at(sqlite3_stmt *s, int column)
-{
-    static const unsigned char no_key[GD__HASH_SIZE];
-    const bool has = sqlite3_column_type(s, column) == SQLITE_BLOB && sqlite3_column_bytes(s, column) == GD__HASH_SIZE;
-    return has ? sqlite3_column_blob(s, column) : no_key;
-}
-
-static void read_record(sqlite3_stmt *s, struct gd_journal_record *out)
-{
-    const char *state = text_at(s, 3), *input = text_at(s, 15), *last = text_at(s, 18);
-    *out = (struct gd_journal_record){
-        .id = (uint64_t)sqlite3_column_int64(s, 0), /* the query selects only ids above 0 */
-        .key = key_at(s, 1),
-        .version = text_at(s, 2),
-        .done = state && strcmp(state, "done") == 0,
-        .attempts = (unsigned)within(sqlite3_column_int64(s, 4), 0, INT_MAX),
-        .number = gd__db_count(s, 5),
-        .run = gd__db_count(s, 6),
-        .started = gd__db_seconds(s, 7),
-        .seconds = gd__db_seconds(s, 8),
-        .worker_id = number_or_none_at(s, 9),
-        .gpu_id = number_or_none_at(s, 10),
-        .exit_code = code_at(s, 11),
-        .signal = code_at(s, 12),
-        .failure = text_at(s, 13),
-        .input_full_size = gd__db_count(s, 14),
-        .input = input ? input : "",
-        .input_size = (size_t)sqlite3_column_bytes(s, 15),
-        .output = text_at(s, 16),
-        .error = text_at(s, 17),
-        .stderr_end = last,
-        .stderr_size = last ? (size_t)sqlite3_column_bytes(s, 18) : 0,
-    };
-}
-
-/* Copies a record and the data that it points to into one block, and adds its size to *bytes. Returns NULL if there is
- * no memory. */
-static struct gd_journal_record *copy_record(const struct gd_journal_record *r, size_t *bytes)
-{
-    const struct {
-        const void *from;
-        size_t size;
-    } parts[] = {
-        { r->key, GD__HASH_SIZE },
-        { r->input, r->input_size },
-        { r->stderr_end, r->stderr_size },
-        { r->version, r->version ? strlen(r->version) : 0 },
-        { r->failure, r->failure ? strlen(r->failure) : 0 },
-        { r->error, r->error ? strlen(r->error) : 0 },
-        { r->output, r->output ? strlen(r->output) : 0 },
-    };
-    enum { N = sizeof parts / sizeof *parts };
-    const char *at[N] = { NULL };
-    size_t size = sizeof *r;
-    for (size_t i = 0; i < N; i++)
-        size += parts[i].size + 1;
-    struct gd_journal_record *copy = gd__calloc(1, size);
-    if (!copy)
-        return NULL;
-    *bytes += size;
-    char *to = (char *)(copy + 1);
-    for (size_t i = 0; i < N; to += parts[i].size + 1, i++) {
-        at[i] = parts[i].from ? to : NULL;
-        if (parts[i].size > 0)
-            memcpy(to, parts[i].from, parts[i].size);
-    }
-    *copy = *r;
-    copy->key = (const unsigned char *)at[0];
-    copy->input = at[1];
-    copy->stderr_end = at[2];
-    copy->version = at[3];
-    copy->failure = at[4];
-    copy->error = at[5];
-    copy->output = at[6];
-    return copy;
-}
 
 struct reading {
     struct gd_journal_reader *r;
@@ -353,12 +290,12 @@ static int read_some(struct reading *w, sqlite3_stmt *s)
     begin_query(w->r);
     while (code == 0 && w->n_kept < CHUNK && w->n_kept < w->left && bytes < CHUNK_BYTES &&
            (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        read_record(s, &record);
+        gd__read_record(s, &record);
         if (w->q->order == GD_JOURNAL_BY_ID && record.id <= w->last) {
             code = gd__db_code(SQLITE_CORRUPT, "read", w->r->path);
             continue;
         }
-        struct gd_journal_record *copy = copy_record(&record, &bytes);
+        struct gd_journal_record *copy = gd__read_copy(&record, &bytes);
         if (!copy) {
             code = no_memory();
             continue;
@@ -387,12 +324,12 @@ static int pass_on(struct reading *w)
     return ended;
 }
 
-static int prepare(struct reading *w, const char *order, sqlite3_stmt **s)
+static int prepare(struct reading *w, const char *columns, const char *order, sqlite3_stmt **s)
 {
     char sql[512];
     const struct gd_journal_query *q = w->q;
     const bool failed = q->failed_only || q->failure;
-    snprintf(sql, sizeof sql, "SELECT " COLUMNS " FROM task%s WHERE id > ?1%s%s ORDER BY %s LIMIT ?2",
+    snprintf(sql, sizeof sql, "SELECT %s FROM task%s WHERE id > ?1%s%s ORDER BY %s LIMIT ?2", columns,
              failed ? " INDEXED BY task_failed" : "", failed ? " AND state = 'failed'" : "",
              q->failure ? " AND failure = ?3" : "", order);
     if (gd__db_prepare(w->r->db, sql, s) != SQLITE_OK)
@@ -416,6 +353,139 @@ static int each_by_id(struct reading *w, sqlite3_stmt *s)
     return rc;
 }
 
+/* --- records in another order, read in parts --- */
+
+struct sort_key {
+    double value;
+    uint64_t id;
+};
+
+struct sort_keys {
+    struct sort_key *list;
+    size_t n, room;
+};
+
+static int upwards(const void *a, const void *b)
+{
+    const struct sort_key *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int downwards(const void *a, const void *b)
+{
+    const struct sort_key *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value > y->value ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static bool make_room(struct sort_keys *k)
+{
+    if (k->n + CHUNK_KEYS <= k->room)
+        return true;
+    const size_t room = 2 * k->room + CHUNK_KEYS;
+    struct sort_key *grown = gd__realloc(k->list, room * sizeof *grown);
+    if (!grown)
+        return false;
+    k->list = grown;
+    k->room = room;
+    return true;
+}
+
+/* Columns: id and the value. NULL sorts before all other values, as in SQL. */
+static int read_keys(struct reading *w, sqlite3_stmt *s, struct sort_keys *k)
+{
+    int rc = SQLITE_ROW;
+    size_t n = 0;
+    if (!make_room(k))
+        return no_memory();
+    begin_query(w->r);
+    sqlite3_bind_int64(s, 1, (sqlite3_int64)w->last);
+    sqlite3_bind_int64(s, 2, CHUNK_KEYS);
+    for (; n < CHUNK_KEYS && (rc = sqlite3_step(s)) == SQLITE_ROW; n++) {
+        const uint64_t id = (uint64_t)sqlite3_column_int64(s, 0);
+        if (id <= w->last) {
+            sqlite3_reset(s);
+            return gd__db_code(SQLITE_CORRUPT, "read", w->r->path);
+        }
+        w->last = id;
+        k->list[k->n++] = (struct sort_key){ sqlite3_column_type(s, 1) == SQLITE_NULL ? -1 : gd__db_seconds(s, 1), id };
+    }
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : read_failed(w->r);
+    sqlite3_reset(s); /* ends the transaction */
+    w->more = n == CHUNK_KEYS;
+    return code;
+}
+
+static int read_all_keys(struct reading *w, struct sort_keys *k)
+{
+    const bool slowest = w->q->order == GD_JOURNAL_SLOWEST;
+    sqlite3_stmt *s = NULL;
+    int rc = prepare(w, slowest ? "id, seconds" : "id, started", "id", &s);
+    do
+        rc = rc < 0 ? rc : read_keys(w, s, k);
+    while (rc == 0 && w->more);
+    sqlite3_finalize(s);
+    if (rc == 0 && k->n > 0)
+        qsort(k->list, k->n, sizeof *k->list, slowest ? downwards : upwards);
+    return rc;
+}
+
+/* Reads the record with that id, if it still is one that the query wants. */
+static int read_one(struct reading *w, sqlite3_stmt *s, uint64_t id, size_t *bytes)
+{
+    struct gd_journal_record record;
+    int code = 0;
+    sqlite3_bind_int64(s, 1, (sqlite3_int64)id);
+    const int rc = sqlite3_step(s);
+    if (rc == SQLITE_ROW) {
+        gd__read_record(s, &record);
+        const bool wanted = !record.done || !(w->q->failed_only || w->q->failure);
+        struct gd_journal_record *copy = wanted ? gd__read_copy(&record, bytes) : NULL;
+        if (copy)
+            w->kept[w->n_kept++] = copy;
+        code = copy || !wanted ? 0 : no_memory();
+    } else if (rc != SQLITE_DONE) {
+        code = read_failed(w->r);
+    }
+    sqlite3_reset(s);
+    return code;
+}
+
+/* Reads some records from keys at *at on, and moves *at. */
+static int read_keyed(struct reading *w, sqlite3_stmt *s, const struct sort_keys *k, size_t *at)
+{
+    size_t bytes = 0;
+    int rc = 0;
+    begin_query(w->r);
+    if (gd__db_exec(w->r->db, "BEGIN") != SQLITE_OK)
+        return read_failed(w->r);
+    while (rc == 0 && *at < k->n && w->n_kept < CHUNK && w->n_kept < w->left && bytes < CHUNK_BYTES)
+        rc = read_one(w, s, k->list[(*at)++].id, &bytes);
+    if (gd__db_exec(w->r->db, "COMMIT") != SQLITE_OK && rc == 0)
+        rc = read_failed(w->r);
+    return rc;
+}
+
+static int each_in_parts(struct reading *w)
+{
+    struct sort_keys keys = { .list = NULL };
+    sqlite3_stmt *s = NULL;
+    int rc = read_all_keys(w, &keys);
+    if (rc == 0 && gd__db_prepare(w->r->db, "SELECT " GD__READ_COLUMNS " FROM task WHERE id = ?1", &s) != SQLITE_OK)
+        rc = read_failed(w->r);
+    for (size_t at = 0; rc == 0 && at < keys.n && w->left > 0;) {
+        rc = read_keyed(w, s, &keys, &at);
+        const int ended = pass_on(w);
+        rc = ended != 0 ? ended : rc;
+    }
+    sqlite3_finalize(s);
+    gd__free(keys.list);
+    return rc;
+}
+
 /* Used for other orders than by id. SQLite must sort all records first, so they are read in one transaction. */
 static int each_sorted(struct reading *w, sqlite3_stmt *s)
 {
@@ -423,7 +493,7 @@ static int each_sorted(struct reading *w, sqlite3_stmt *s)
     int rc = SQLITE_DONE, ended = 0;
     begin_query(w->r);
     while (ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        read_record(s, &record);
+        gd__read_record(s, &record);
         ended = w->fn(w->user, &record);
     }
     return ended == 0 && rc != SQLITE_DONE ? read_failed(w->r) : ended;
@@ -435,7 +505,9 @@ static int each_ordered(struct reading *w)
         [GD_JOURNAL_BY_ID] = "id", [GD_JOURNAL_BY_START] = "started, id", [GD_JOURNAL_SLOWEST] = "seconds DESC, id"
     };
     sqlite3_stmt *s = NULL;
-    int rc = prepare(w, orders[w->q->order], &s);
+    if (w->q->order != GD_JOURNAL_BY_ID && gd__mode_is_rollback(w->r->db))
+        return each_in_parts(w);
+    int rc = prepare(w, GD__READ_COLUMNS, orders[w->q->order], &s);
     if (rc == 0 && w->q->order == GD_JOURNAL_BY_ID) {
         rc = each_by_id(w, s);
     } else if (rc == 0 && w->left <= CHUNK) {
@@ -475,25 +547,56 @@ int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_
     return rc;
 }
 
+/* --- classes of failures --- */
+
+struct failure_class {
+    char *name;
+    uint64_t count;
+};
+
+/* Copies the rows: name, count. Returns 0 or a negative code. The caller frees the list in every case. */
+static int read_classes(struct gd_journal_reader *r, sqlite3_stmt *s, struct failure_class **list, size_t *n)
+{
+    size_t room = 0;
+    int rc;
+    while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
+        if (*n == room) {
+            room = 2 * room + 16;
+            struct failure_class *grown = gd__realloc(*list, room * sizeof *grown);
+            if (!grown)
+                return no_memory();
+            *list = grown;
+        }
+        const char *name = text_at(s, 0);
+        char *copy = gd__strdup(name ? name : "error");
+        if (!copy)
+            return no_memory();
+        (*list)[(*n)++] = (struct failure_class){ copy, gd__db_count(s, 1) };
+    }
+    return rc == SQLITE_DONE ? 0 : read_failed(r);
+}
+
 int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
                                void *user)
 {
     if (!r || !fn)
         return gd__error(GD_E_INVALID, "gd_journal_reader_failures: the reader or the function is NULL");
     sqlite3_stmt *s = NULL;
+    struct failure_class *list = NULL;
+    size_t n = 0;
     begin_query(r);
     /* Callers get the text up to its first NUL. Group by that text, so that no class is reported twice. */
-    int ended = 0, rc = gd__db_prepare(r->db,
-                                       "SELECT printf('%s', ifnull(failure, 'error')) AS f, count(*) AS n FROM task"
-                                       " INDEXED BY task_failed WHERE state = 'failed' GROUP BY f ORDER BY n DESC, f",
-                                       &s);
-    while (rc == SQLITE_OK && ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        const char *failure = text_at(s, 0);
-        ended = fn(user, failure ? failure : "error", gd__db_count(s, 1));
-        rc = SQLITE_OK;
-    }
-    if (ended == 0 && rc != SQLITE_DONE)
-        ended = read_failed(r);
+    int rc = gd__db_prepare(r->db,
+                            "SELECT printf('%s', ifnull(failure, 'error')) AS f, count(*) AS n FROM task"
+                            " INDEXED BY task_failed WHERE state = 'failed' GROUP BY f ORDER BY n DESC, f",
+                            &s) == SQLITE_OK
+                 ? read_classes(r, s, &list, &n)
+                 : read_failed(r);
     sqlite3_finalize(s);
-    return ended;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = fn(user, list[i].name, list[i].count);
+    for (size_t i = 0; i < n; i++)
+        gd__free(list[i].name);
+    gd__free(list);
+    return rc;
 }
