@@ -5,9 +5,11 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "cli/run/stop/interrupt.h"
 #include "support/fifo.h"
 
 #ifndef SYS_pidfd_open
@@ -142,6 +144,75 @@ TEST(an_ignored_ctrl_z_stays_ignored)
     j = start("");
     CHECK_EQ(kill(j.running.pid, SIGTSTP), 0);
     let_go(&j);
+}
+
+/* --- at the end of a run --- */
+
+/* The thread that handles signals is held in a callback until the main thread waits for its end. So it does not act on
+ * the signals that come in the callback. */
+static const int *late_signals; /* the last one is 0 */
+static atomic_bool is_held, is_closing;
+
+static void send_late_signals(void *user, unsigned count)
+{
+    (void)user, (void)count;
+    for (const int *s = late_signals; *s; s++)
+        kill(getpid(), *s);
+    atomic_store(&is_held, true);
+    while (!atomic_load(&is_closing))
+        sched_yield();
+    while (state_of(getpid()) != 'S')
+        sched_yield();
+}
+
+static void do_nothing(int number)
+{
+    (void)number;
+}
+
+/* Runs in a child process: ends the handling of signals while signals come. */
+static void end_with_late_signals(void)
+{
+    struct cli_interrupt *i;
+    signal(SIGINT, do_nothing); /* SIGINT starts the callback */
+    if (cli_interrupt_open(&i, NULL, 0, NULL, send_late_signals, NULL) < 0)
+        _exit(2);
+    cli_interrupt_over(i);
+    kill(getpid(), SIGINT);
+    while (!atomic_load(&is_held))
+        sched_yield();
+    atomic_store(&is_closing, true);
+    cli_interrupt_close(&i);
+    _exit(0);
+}
+
+/* Returns what waitpid() reports first: that the child was stopped, or that it has ended. */
+static int status_after(const int *signals, pid_t *child)
+{
+    int status = -1;
+    late_signals = signals;
+    *child = fork();
+    CHECK_GE(*child, 0);
+    if (*child == 0)
+        end_with_late_signals();
+    CHECK_EQ(waitpid(*child, &status, WUNTRACED), *child);
+    return status;
+}
+
+TEST(a_ctrl_z_at_the_end_stops_the_command)
+{
+    pid_t child;
+    int status = status_after((const int[]){ SIGTSTP, 0 }, &child);
+    CHECK(WIFSTOPPED(status));
+    CHECK_EQ(kill(child, SIGCONT), 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
+
+TEST(a_ctrl_z_and_a_continue_at_the_end)
+{
+    pid_t child;
+    CHECK_EQ(status_after((const int[]){ SIGTSTP, SIGCONT, 0 }, &child), 0);
 }
 
 /* --- time limits --- */

@@ -288,18 +288,32 @@ static bool has_handler(const struct sigaction *a)
     return a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN;
 }
 
+/* A SIGTSTP that the thread has not acted on stops this process, unless a SIGCONT came after it. A SIGTSTP that comes now
+ * is blocked until the mask is restored. SIGCONT is not blocked: our own SIGTSTP would discard it. */
+static void stop_now(void)
+{
+    sigset_t both, stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    both = stop;
+    sigaddset(&both, SIGCONT);
+    pthread_sigmask(SIG_UNBLOCK, &both, NULL);
+    pthread_sigmask(SIG_BLOCK, &stop, NULL);
+    if (atomic_exchange(&stop_wanted, false))
+        cli_suspend();
+}
+
 /* Restores the signals, except those of the panel: it is closed, and has restored them itself. A signal that came
  * meanwhile is raised again, so that it has its usual effect. */
 static void restore_signals(struct cli_interrupt *i)
 {
+    stop_now();
     for (int k = 0; k < SIGNALS; k++)
         if (!is_job_control(numbers[k]) || !has_handler(&i->before[k]))
             sigaction(numbers[k], &i->before[k], NULL);
     pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
     (void)take_wakeup();
     const bool interrupted = (take_interrupt() | take_term()) || i->late > 0;
-    if (atomic_exchange(&stop_wanted, false))
-        (void)raise(SIGTSTP);
     if (interrupted)
         (void)raise(latest);
 }
