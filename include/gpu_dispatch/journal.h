@@ -81,7 +81,8 @@ struct gd_journal_options {
 
     /* The shard whose tasks the journal records (shard.h). The file then has the name of the shard: for run.db and shard
      * 2 of 16, run.3-of-16.db. The shard is recorded, and a run with another one is refused with GD_E_MISMATCH. It is
-     * refused too if journals of another count are in the directory. count = 0 (default): the whole list. */
+     * refused too if journals of another count are in the directory. count = 0 (default): the whole list. Then a new
+     * journal is refused if journals of shards are in the directory. */
     struct gd_shard shard;
 
     /* How long to wait if another run uses the journal, before GD_E_BUSY. 0 (default): do not wait. If that run was on

@@ -96,22 +96,37 @@ static int refuse_sibling(const char *path, struct gd_shard other, struct gd_sha
                      path, other.count, shard.count, other.count, other.count);
 }
 
+static int refuse_whole_list(const char *path, struct gd_shard other)
+{
+    return gd__error(
+        GD_E_MISMATCH,
+        "%s is a journal of the same list in %u shards, but this run has the whole list: run the shards, or "
+        "name all journals of the %u shards in skip_done, so that tasks that are done there are skipped. Or "
+        "move them to another directory",
+        path, other.count, other.count);
+}
+
 int gd__identity_siblings(const char *base, struct gd_shard shard, const char *const *skip_done, size_t n)
 {
     struct gd_shard *found;
     size_t n_found;
+    struct stat info;
+    if (shard.count == 0 && stat(base, &info) == 0)
+        return 0; /* it is continued: perhaps the journals of the shards were merged into it */
     int rc = gd__shard_siblings(&found, &n_found, base);
+    if (rc < 0 && shard.count == 0)
+        return 0; /* the directory may be closed to readers. A wrong path is reported when the file is opened */
     for (size_t i = 0; rc == 0 && i < n_found; i++) {
         char *path = NULL;
         if (found[i].count == shard.count)
             continue;
         rc = gd__shard_path(&path, base, found[i]);
         if (rc == 0 && !is_named(path, skip_done, n))
-            rc = refuse_sibling(path, found[i], shard);
+            rc = shard.count > 0 ? refuse_sibling(path, found[i], shard) : refuse_whole_list(path, found[i]);
         gd__free(path);
     }
     gd__free(found);
-    if (rc == 0 && has_records(base) && !is_named(base, skip_done, n))
+    if (rc == 0 && shard.count > 0 && has_records(base) && !is_named(base, skip_done, n))
         return gd__error(GD_E_MISMATCH,
                          "%s has records of the same list, which was not divided, but this run is shard %u of %u: name "
                          "%s in skip_done, so that tasks that are done there are skipped, or give another journal",

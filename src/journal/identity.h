@@ -19,8 +19,9 @@ bool gd__identity_parse(const char *text, struct gd_shard *out);
 int gd__identity_check(const char *path, struct gd_shard recorded, struct gd_shard shard);
 
 /* Looks for other journals of the same list: those with another number of shards, and the one of the whole list if it has
- * records. base: the path before the shard's name was added. They are allowed if they are among the n files of
- * skip_done. Returns 0, GD_E_MISMATCH or another code. Creates nothing. */
+ * records. A run of the whole list (count 0) looks for those of shards, if its own journal is new. base: the path before
+ * the shard's name was added. They are allowed if they are among the n files of skip_done. Returns 0, GD_E_MISMATCH or
+ * another code. Creates nothing. */
 int gd__identity_siblings(const char *base, struct gd_shard shard, const char *const *skip_done, size_t n);
 
 #endif

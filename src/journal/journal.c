@@ -75,7 +75,7 @@ static int read_options(struct gd_journal *j, const struct gd_journal_options *o
         rc = gd__shard_check(j->o.shard);
     if (rc == 0)
         rc = check_skip_done(&j->o);
-    if (rc == 0 && j->o.shard.count > 0)
+    if (rc == 0)
         rc = gd__identity_siblings(j->o.path, j->o.shard, j->o.skip_done, j->o.n_skip_done);
     return rc < 0 ? rc : copy_options(j);
 }

@@ -186,6 +186,24 @@ TEST(the_journal_of_the_whole_list_is_refused_beside_shards)
     CHECK_EQ(run_shard(&job, third_of_16, GD_JOURNAL_RESUME_REST), 0);
 }
 
+TEST(a_new_journal_of_the_whole_list_is_refused_beside_those_of_shards)
+{
+    directory_enter();
+    struct job job = JOB("");
+    static const char *const old[] = { "run.3-of-16.db" };
+    const struct gd_shard whole = { 0, 0 };
+    CHECK_EQ(run_shard(&job, third_of_16, GD_JOURNAL_RESUME_NONE), 0);
+    CHECK_EQ(run_shard(&job, whole, GD_JOURNAL_RESUME_REST), GD_E_MISMATCH);
+    CHECK_CONTAINS(job.text,
+                   "run.3-of-16.db is a journal of the same list in 16 shards, but this run has the whole list");
+    CHECK(!exists("run.db"));
+    job.j.skip_done = old;
+    job.j.n_skip_done = 1;
+    CHECK_EQ(run_shard(&job, whole, GD_JOURNAL_RESUME_REST), 0);
+    job.j.n_skip_done = 0; /* a journal that exists is continued */
+    CHECK_EQ(run_shard(&job, whole, GD_JOURNAL_RESUME_REST), 0);
+}
+
 /* --- version 1 --- */
 
 TEST(a_journal_of_version_1_is_read_and_then_upgraded)

@@ -313,7 +313,7 @@ static void restore_signals(struct cli_interrupt *i)
             sigaction(numbers[k], &i->before[k], NULL);
     pthread_sigmask(SIG_SETMASK, &i->mask_before, NULL);
     (void)take_wakeup();
-    const bool interrupted = (take_interrupt() | take_term()) || i->late > 0;
+    const bool came = take_interrupt(), ended = take_term(), interrupted = came || ended || i->late > 0;
     if (interrupted)
         (void)raise(latest);
 }

@@ -249,6 +249,16 @@ TEST(another_number_of_shards_is_refused)
     CHECK_STR(sh("ls | xargs").out, "run.1-of-2.db run.2-of-2.db\n");
 }
 
+TEST(a_run_without_a_shard_is_refused_beside_journals_of_shards)
+{
+    need_journal();
+    CHECK_EQ(all_shards(2, "--journal run.db true ::: $(seq 9)").status, 0);
+    struct ran r = sh(RUN "--journal run.db --resume true ::: $(seq 9)");
+    CHECK_EQ(r.status, 255);
+    CHECK_CONTAINS(r.err, "run.1-of-2.db is a journal of the same list in 2 shards, but this run has the whole list");
+    CHECK_CONTAINS(r.err, "with --skip-done FILE");
+}
+
 /* --- twins --- */
 
 /* The first process of the shard waits at a FIFO, and the second one waits for the first. */
