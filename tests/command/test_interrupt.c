@@ -15,7 +15,12 @@ struct interrupted {
     int begun, said, go;
 };
 
-/* Starts a thousand tasks. Two of them run when this returns. before: shell commands to run first; what: the commands
+static bool top_shows(pid_t pid, const char *words)
+{
+    return strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)pid).out, words) != NULL;
+}
+
+/* Starts a thousand tasks. When this returns, two of them run, and all have been read, so a signal cancels some. before: shell commands to run first; what: the commands
  * of each task after it has reported its start. */
 static struct interrupted start_with(const char *before, const char *options, const char *what)
 {
@@ -27,6 +32,8 @@ static struct interrupted start_with(const char *before, const char *options, co
              before, options, what);
     i.running = sh_start_script(script);
     await_lines(i.begun, 2);
+    while (!top_shows(i.running.pid, "of 1,000 tasks"))
+        ;
     return i;
 }
 
@@ -40,7 +47,7 @@ static struct interrupted start(const char *options, const char *what)
 /* Waits until observers see that waiting tasks are cancelled. If a task ends before that, another may begin. */
 static void await_heeded(struct interrupted i)
 {
-    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)i.running.pid).out, "cancelled"))
+    while (!top_shows(i.running.pid, "cancelled"))
         ;
 }
 

@@ -17,7 +17,12 @@ struct stopped {
 /* The shell command with which a task reports that it has begun. */
 #define BEGUN "echo $PPID > begun; "
 
-/* Starts a run of a thousand tasks. Two of them run when this returns. */
+static bool top_shows(const struct stopped *s, const char *words)
+{
+    return strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)s->running.pid).out, words) != NULL;
+}
+
+/* Starts a run of a thousand tasks. When this returns, two of them run, and all have been read, so a stop cancels some. */
 static struct stopped start(const char *options, const char *what)
 {
     struct stopped s = { .begun = fifo("begun"), .go = fifo("go") };
@@ -32,13 +37,15 @@ static struct stopped start(const char *options, const char *what)
         s.workers[i] = (pid_t)atol(line);
         CHECK_GT(s.workers[i], 1);
     }
+    while (!top_shows(&s, "of 1,000 tasks"))
+        ;
     return s;
 }
 
 /* Waits until observers see that the stop has cancelled tasks that had not begun. */
 static void await_stop(const struct stopped *s)
 {
-    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)s->running.pid).out, "cancelled"))
+    while (!top_shows(s, "cancelled"))
         ;
 }
 

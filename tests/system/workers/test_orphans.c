@@ -145,7 +145,7 @@ TEST(grandchildren_of_a_worker_that_crashes)
     no_grandchild_after(W_SEGV, 0);
 }
 
-TEST(killed_at_any_moment)
+TEST_WITHIN(180, killed_at_any_moment)
 {
     uint64_t best = UINT64_MAX;
     for (unsigned i = 1; i <= TIMES; i++) {
