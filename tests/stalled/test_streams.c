@@ -194,33 +194,40 @@ TEST(standard_error_is_not_read)
     CHECK_EQ(sh_wait(r).status, 0);
 }
 
-/* Both signals take effect. After the first one, tasks that have not begun are cancelled. */
+static void await_in_top(struct sh_running r, const char *words)
+{
+    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)r.pid).out, words))
+        ;
+}
+
+/* Both signals take effect. After the first one, tasks that have been read and have not begun are cancelled. */
+static void end_while_two_run(struct sh_running r)
+{
+    await_in_top(r, "of 400 tasks"); /* all have been read */
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    await_in_top(r, "cancelled");
+    CHECK_EQ(kill(r.pid, SIGINT), 0);
+    check_ended(r);
+}
+
 TEST(signals_take_effect_although_no_message_can_be_written)
 {
     const int begun = make_fifo("begun");
     (void)make_full_fifo("err");
     struct sh_running r = sh_start_script(START "'printf x > begun; echo err >&2; sleep 4322 #' 2> err" INPUTS);
     await_bytes(begun, 2);
-    CHECK_EQ(kill(r.pid, SIGINT), 0);
-    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)r.pid).out, "cancelled"))
-        ;
-    CHECK_EQ(kill(r.pid, SIGINT), 0);
-    check_ended(r);
+    end_while_two_run(r);
 }
 
 TEST(the_progress_is_not_read)
 {
     const int begun = make_fifo("begun");
     (void)make_full_fifo("err");
+    (void)make_fifo("never");
     struct sh_running r = sh_start_script("export GPU_DISPATCH_JOBS=$PWD/jobs; exec gpu-dispatch run --gpus sim:2 "
                                           "--progress json 'printf x > begun; read y < never #' 2> err" INPUTS);
-    (void)make_fifo("never");
     await_bytes(begun, 2);
-    CHECK_EQ(kill(r.pid, SIGINT), 0);
-    while (!strstr(sh("GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top --once %d", (int)r.pid).out, "cancelled"))
-        ;
-    CHECK_EQ(kill(r.pid, SIGINT), 0);
-    check_ended(r);
+    end_while_two_run(r);
 }
 
 /* --- a terminal ------------------------------------------------------------------------ */
