@@ -30,18 +30,22 @@ static void set_usual_wait(struct cli_run *r)
         r->lock_wait.ms = USUAL_WAIT_MS;
 }
 
-/* Whether the path names something that all shards may share: standard output, a device or a pipe. Names in /dev and
- * /proc are never files of a user, even if standard output is a file. */
+/* Whether the path names something that all shards may share: standard output, a device or a pipe. Names of descriptors
+ * count even if standard output is a file. */
 static bool is_stream(const char *path)
 {
+    static const char *const descriptors[] = { "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/" };
     struct stat st;
-    return strcmp(path, "-") == 0 || strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0 ||
-           (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+    for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++) {
+        if (strncmp(path, descriptors[i], strlen(descriptors[i])) == 0)
+            return true;
+    }
+    return strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 }
 
 static int rename_one(const struct cli_run *r, const char *option, const char **path, char **storage)
 {
-    if (!*path || is_stream(*path))
+    if (!*path || (*path != r->journal_base && is_stream(*path))) /* the library renames every journal */
         return 0;
     if (gd__shard_path(storage, *path, r->shard) < 0)
         return gd__fail("%s: %s", option, gd_error_text());

@@ -173,6 +173,17 @@ TEST(standard_output_devices_and_pipes_keep_their_names)
     CHECK_STR(r.err, "");
 }
 
+/* /dev/shm is a directory for files. */
+TEST(files_in_memory_get_the_name_of_their_shard)
+{
+    need_journal();
+    struct ran r =
+        sh("d=$(mktemp -d -p /dev/shm) || exit; for k in 1 2; do " RUN
+           "--shard $k/2 --journal $d/run.db --output $d/out true ::: 1 2 3 4; done; ls $d | xargs; rm -r $d");
+    CHECK_STR(r.out, "out.1-of-2 out.2-of-2 run.1-of-2.db run.2-of-2.db\n");
+    CHECK_STR(r.err, "");
+}
+
 /* --- wrong use --- */
 
 TEST(wrong_shards_are_refused)
