@@ -18,11 +18,14 @@ def clean_environment(directory):
         if name.startswith(INHERITED):
             del os.environ[name]
     os.environ.update(SHELL="/bin/sh", TMPDIR=directory, GPU_DISPATCH_JOBS=f"{directory}/jobs",
-                      GPU_DISPATCH_LOCKS=directory)
+                      GPU_DISPATCH_LOCKS=directory, GPU_DISPATCH_SIM="2")
 
 
 def run(cases):
-    """Runs each case with the cluster and a directory of its own, and exits. The last line is `N passed, N failed`."""
+    """Runs each case with the cluster and a directory of its own, and exits. The last line is `N passed, N failed`. If the
+    command line has names of cases after the build directory, only these are run."""
+    cases = [case for case in cases if not sys.argv[2:] or case.__name__ in sys.argv[2:]]
+
     def body(directory):
         clean_environment(directory)
         try:
@@ -40,8 +43,8 @@ def run(cases):
                 print(f"ok {case.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
             except Exception:  # whatever it was, the other cases are run
                 failed += 1
-                print(f"FAILED {case.__name__} ({time.monotonic() - begin:.1f} s)\n{traceback.format_exc()}"
-                      f"{cluster.job_logs(work)}{cluster.logs()}", flush=True)
+                print(f"{cluster.logs()}{cluster.job_logs(work)}{traceback.format_exc()}"
+                      f"FAILED {case.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
             cluster.clear()
         print(f"{len(cases) - failed} passed, {failed} failed")
         return int(failed > 0)

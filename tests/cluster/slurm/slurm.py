@@ -20,7 +20,7 @@ import guard
 
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
 GPUS = 2
-LIMIT_S = 120  # for each wait. A wait that takes as long has failed
+LIMIT_S = 60  # for each wait. A wait that takes as long has failed
 KILL_WAIT_S = 5  # from SIGTERM to SIGKILL
 GRACE_S = 8  # of a preempted job
 POLL_S = 0.05
@@ -225,7 +225,7 @@ class Cluster:
 
     def logs(self):
         """The ends of the logs of all daemons."""
-        return "".join(tail(f"{self.at}/{name}", 12) for name in sorted(os.listdir(self.at)) if name.endswith(".out"))
+        return "".join(tail(f"{self.at}/{name}", 8) for name in sorted(os.listdir(self.at)) if name.endswith(".out"))
 
     def job_logs(self, work):
         """What the jobs of a case have printed."""
