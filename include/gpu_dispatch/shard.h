@@ -15,6 +15,8 @@
 #ifndef GPU_DISPATCH_SHARD_H
 #define GPU_DISPATCH_SHARD_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -40,6 +42,12 @@ enum { GD_SHARD_ORIGIN = 96 };
  *
  * Returns 0, or GD_E_INVALID. The error message names the variables that were seen, and says what to do. */
 int gd_shard_find(struct gd_shard *out, const char *text, char *origin);
+
+/* Returns true if the task with this key belongs to the shard. A run with gd_options.shard asks the same question about
+ * each task. Call this function if your program reads or prepares only its own part of the list. The key is what the
+ * source gives to gd_item_key(), or else the payload. A shard whose count is 0 has all tasks. The answer depends only on
+ * the key, the index and the count. It is the same on every machine, and in every version of the library. */
+bool gd_shard_owns(struct gd_shard shard, const void *key, size_t key_size);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

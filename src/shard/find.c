@@ -1,10 +1,11 @@
-/* gd_shard_find(): a shard from a text and the environment of this process. */
+/* The public functions of shards: which shard this process is, and which tasks belong to it. */
 #include <gpu_dispatch/shard.h>
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "shard/deal.h"
 #include "shard/environment.h"
 #include "shard/slurm_step.h"
 
@@ -28,4 +29,9 @@ int gd_shard_find(struct gd_shard *out, const char *text, char *origin)
         return gd__error(GD_E_INVALID, "gd_shard_find: %s is NULL", out ? "text" : "out");
     const int rc = gd__shard_parse(&spec, text);
     return rc < 0 ? rc : gd__shard_find(out, origin, &spec, &environment);
+}
+
+bool gd_shard_owns(struct gd_shard shard, const void *key, size_t key_size)
+{
+    return shard.count == 0 || gd__shard_of_key(key_size > 0 ? key : "", key_size, shard.count) == shard.index;
 }
