@@ -115,7 +115,7 @@ static int open_input(struct cli_running *r)
     r->halt.total = cli_own_tasks_total(&r->own_tasks, r->input);
     gd__run_set_total(&r->run, r->halt.total);
     if (asked->shard.count > 0)
-        gd__dispatcher_set_shard_total(r->run.d, r->halt.total);
+        gd__run_set_shard_total(&r->run, r->halt.total);
     say_shard(r);
     return 0;
 }

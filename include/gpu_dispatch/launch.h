@@ -229,7 +229,13 @@ struct gd_launch {
 
 /* Finds devices and files, processes every file, prints the summary. Returns the exit code for a program: 0 if every
  * file succeeded; 1 if a file failed, a directory could not be read, no file was found or the run could not start; 130
- * if a signal ended the run (options->handle_signals). */
+ * if a signal ended the run (options->handle_signals).
+ *
+ * With options->shard, only the files of this shard are processed. A file is then identified by its path within
+ * input_dir, which may have another name on each machine. If options->journal was opened with the same shard, the files
+ * are divided so that each shard gets about the same number of bytes: the first shard writes a file beside the journals
+ * (run.of-16.deal for run.db), and the others read it. Otherwise, and for files that are added later, the hash of the path
+ * decides. */
 int gd_launch_run(const struct gd_launch *l);
 
 /* Checks that a launch could start: the directory can be read, the devices exist, the worker's program can be found.

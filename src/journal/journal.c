@@ -505,6 +505,11 @@ struct gd_shard gd__journal_shard(const struct gd_journal *j)
     return j->o.shard;
 }
 
+const char *gd__journal_path(const struct gd_journal *j)
+{
+    return j->path;
+}
+
 int gd_journal_get_counts(struct gd_journal *j, struct gd_journal_counts *out)
 {
     if (!j)

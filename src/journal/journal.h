@@ -3,7 +3,7 @@
  *   the run's thread      gd__journal_begin, _set_total, _put, _end
  *   one other thread      gd__journal_put, instead of the run's thread (gd__record_put_off() in binding.h)
  *   the feeder's thread   gd__journal_admit, _take, _take_reads
- *   any thread            gd__journal_interrupt, _skipped, _shard
+ *   any thread            gd__journal_interrupt, _skipped, _shard, _path
  *
  * Each task that must be run has a small context. gd__journal_take() makes it, and gd__journal_put() frees it. The
  * context is one block of memory without pointers to the journal, so code that drops the task may free it with
@@ -71,7 +71,8 @@ int gd__journal_end(struct gd_journal *j, const char *how);
 
 uint64_t gd__journal_skipped(struct gd_journal *j);
 
-/* The shard that the journal was opened with; count 0: none. */
+/* The shard that the journal was opened with (count 0: none), and the path of its file, which has the shard in it. */
 struct gd_shard gd__journal_shard(const struct gd_journal *j);
+const char *gd__journal_path(const struct gd_journal *j);
 
 #endif

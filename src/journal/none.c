@@ -176,6 +176,12 @@ struct gd_shard gd__journal_shard(const struct gd_journal *j)
     return (struct gd_shard){ 0 };
 }
 
+const char *gd__journal_path(const struct gd_journal *j)
+{
+    (void)j;
+    return "";
+}
+
 uint64_t gd__journal_skipped(struct gd_journal *j)
 {
     (void)j;

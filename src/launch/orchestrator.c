@@ -20,7 +20,10 @@
 #include "base/text/printable.h"
 #include "binding.h"
 #include "command/template.h"
+#include "journal/journal.h"
+#include "launch/deal_files.h"
 #include "launch/run.h"
+#include "shard/names.h"
 
 enum { PROGRESS_MS = 100, EXIT_INTERRUPTED = 130, LINE_ROOM = 512 };
 
@@ -31,6 +34,7 @@ struct launching {
     FILE *to;
     struct gd_files *files;
     struct gd_task_queue *queue;
+    struct gd__file_deal *deal; /* NULL: there is no shard */
     struct gd__run run;
     uint64_t left;     /* files that failed or were cancelled */
     unsigned problems; /* directories that could not be searched, and output that could not be printed */
@@ -138,13 +142,20 @@ static int make_options(struct launching *c, struct gd_options *o)
     return rc < 0 ? rc : check_program(o->worker_argv);
 }
 
+static struct gd_shard shard_of(const struct launching *c)
+{
+    const struct gd_options *o = &c->options;
+    return o->shard.count > 0 || !o->journal ? o->shard : gd__journal_shard(o->journal);
+}
+
 static struct gd_discover what_to_find(const struct launching *c)
 {
     const enum gd_placement placement = c->options.placement;
     struct gd_discover what = GD_DISCOVER_INIT;
     what.patterns = c->l.patterns;
     what.recursive = c->l.recursive;
-    what.no_sizes = c->l.order != GD_FILE_ORDER_SIZE && placement != GD_PLACE_BY_SIZE && placement != GD_PLACE_CUSTOM;
+    what.no_sizes = c->l.order != GD_FILE_ORDER_SIZE && placement != GD_PLACE_BY_SIZE && placement != GD_PLACE_CUSTOM &&
+                    shard_of(c).count <= 1;
     return what;
 }
 
@@ -180,6 +191,41 @@ static int find_files(struct launching *c)
     return gd_files_count(c->files) > 0 ? gd_files_sort(c->files, c->l.order) : report_no_files(&c->l);
 }
 
+/* Finds out which files belong to this shard. A deal lies beside the journal. If the name of the journal does not have
+ * the shard, the program has chosen the name, and other shards cannot find the deal. */
+static int deal_files(struct launching *c)
+{
+    const struct gd_shard shard = shard_of(c);
+    struct gd_shard named = { 0 };
+    char *base = NULL;
+    if (shard.count == 0)
+        return 0;
+    int rc = c->options.journal ? gd__shard_path_split(gd__journal_path(c->options.journal), &base, &named) : 0;
+    if (rc >= 0)
+        rc = gd__file_deal_open(&c->deal, c->files, c->l.input_dir, shard, named.count == shard.count ? base : NULL);
+    gd__free(base);
+    return rc;
+}
+
+/* A source: the files of this shard. */
+static int next_file(void *user, struct gd_item *item)
+{
+    struct launching *c = user;
+    int rc;
+    while ((rc = gd_task_queue_next(c->queue, item)) > 0 && c->deal) {
+        const char *path = item->data;
+        if (gd__file_deal_owns(c->deal, path)) {
+            const char *key = gd__file_deal_key(c->deal, path);
+            gd__item_dealt(item);
+            return gd_item_key(item, key, strlen(key), NULL) < 0 ? GD_E_SOURCE : 1;
+        }
+        gd__item_drop(item);
+        if (gd__item_stopped(item))
+            return 0;
+    }
+    return rc;
+}
+
 /* --- the parts of the run --- */
 
 static int fail(const struct launching *c, int rc)
@@ -196,10 +242,12 @@ static int prepare(void *user, struct gd_options *o)
     if (rc == 0)
         rc = find_files(c);
     if (rc == 0)
+        rc = deal_files(c);
+    if (rc == 0)
         rc = gd_task_queue_open(&c->queue, c->files);
     if (rc < 0)
         return fail(c, rc);
-    o->source = gd_task_queue_next;
+    o->source = next_file;
     o->source_cancel = NULL; /* the source never blocks */
     o->total_tasks = gd_files_count(c->files);
     if (o->placement == GD_PLACE_CHUNKS && o->queue_size < o->total_tasks)
@@ -207,11 +255,13 @@ static int prepare(void *user, struct gd_options *o)
     return 0;
 }
 
-/* Passes the queue to the source as its user pointer. The callbacks get the program's user pointer. */
+/* Passes the list of files to the source as its user pointer. The callbacks get the program's user pointer. */
 static int open_source(void *user)
 {
     struct launching *c = user;
-    gd__dispatcher_hook(c->run.d, &(struct gd__hooks){ .fd = -1, .source_user = c->queue });
+    gd__dispatcher_hook(c->run.d, &(struct gd__hooks){ .fd = -1, .source_user = c });
+    if (c->deal)
+        gd__run_set_shard_total(&c->run, gd__file_deal_count(c->deal));
     return 0;
 }
 
@@ -240,6 +290,7 @@ static void report(void *user, int result)
 static void release(void *user)
 {
     struct launching *c = user;
+    gd__file_deal_close(&c->deal);
     gd_task_queue_close(&c->queue);
     gd_files_close(&c->files);
 }

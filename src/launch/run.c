@@ -106,12 +106,19 @@ static void control(void *user, const char *what, int code)
 
 /* --- the steps that are the same for every run --------------------------------------- */
 
+/* In a run with a shard, the total of the whole list says nothing, and the dispatcher does not show it. */
+static uint64_t shown_total(const struct gd__run *run)
+{
+    struct gd_stats s = { .size = sizeof s };
+    return gd_dispatcher_stats(run->d, &s) == 0 ? s.total : 0;
+}
+
 static int open_dispatcher(struct gd__run *run, const struct gd_options *o)
 {
     const int rc = gd_dispatcher_open(&run->d, o);
     if (rc < 0)
         return rc;
-    run->total = o->total_tasks;
+    run->total = shown_total(run);
     run->has_journal = o->journal != NULL;
     gd__dispatcher_listen(run->d, &(struct gd__listener){ .user = run,
                                                           .task_ended = task_ended,
@@ -276,8 +283,14 @@ int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void
 
 void gd__run_set_total(struct gd__run *run, uint64_t total)
 {
-    run->total = total;
     gd_dispatcher_set_total(run->d, total);
+    run->total = shown_total(run);
+}
+
+void gd__run_set_shard_total(struct gd__run *run, uint64_t total)
+{
+    gd__dispatcher_set_shard_total(run->d, total);
+    run->total = shown_total(run);
 }
 
 void gd__run_shutdown(struct gd__run *run, const char *reason)
@@ -298,7 +311,7 @@ int gd__run_print_summary(struct gd__run *run, FILE *to, const char *what)
     struct gd_stats s = { .size = sizeof s };
     if (run->result == GD_E_SETUP && !has_done_any(run))
         return 0;
-    if (run->has_journal && gd_dispatcher_stats(run->d, &s) == 0)
-        gd_balancer_set_total(run->balancer, run->total > s.skipped ? run->total - s.skipped : 0);
+    if (gd_dispatcher_stats(run->d, &s) == 0 && (run->has_journal || s.total > 0))
+        gd_balancer_set_total(run->balancer, s.total > s.skipped ? s.total - s.skipped : 0);
     return gd_balancer_print(run->balancer, to, what);
 }

@@ -93,8 +93,10 @@ struct gd__run {
  * Returns the result of ended(), or the code of the step that failed. */
 int gd__run_execute(struct gd__run *run, const struct gd__run_parts *parts, void *user);
 
-/* Called by open_source(). 0: unknown. */
+/* Called by open_source(). 0: unknown. In a run with a shard, gd__run_set_total() sets the total of the whole list, which
+ * is not shown, and gd__run_set_shard_total() that of the shard. */
 void gd__run_set_total(struct gd__run *run, uint64_t total);
+void gd__run_set_shard_total(struct gd__run *run, uint64_t total);
 
 /* May be called on any thread between open_views() and close_views(). gd__run_shutdown() lets running tasks finish.
  * gd__run_abort() kills the workers; after that, failures of their cleanup are not reported. reason: for the error messages
