@@ -17,7 +17,7 @@ shows a live table, and gpu_dispatch.observe reads the state of runs in other pr
 """
 
 from gpu_dispatch._imap import Results, TaskFailed
-from gpu_dispatch._journal import Versioned, file_key
+from gpu_dispatch._journal import Shard, Versioned, file_key, find_shard
 from gpu_dispatch._native import JournalError
 from gpu_dispatch._native import version as __version__
 from gpu_dispatch.dispatcher import Dispatcher, Task
@@ -31,6 +31,7 @@ __all__ = [
     "JournalError",
     "Results",
     "SetupFailed",
+    "Shard",
     "Task",
     "TaskError",
     "TaskFailed",
@@ -41,4 +42,5 @@ __all__ = [
     "Versioned",
     "__version__",
     "file_key",
+    "find_shard",
 ]

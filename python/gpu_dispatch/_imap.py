@@ -48,9 +48,9 @@ class _Stream:
     Only the generator's thread writes taken, and only the taker writes given. A thread that is about to wait first sets
     a flag, then checks its condition again, and then waits for a token in a queue. So no lock is needed.
 
-    If acknowledge is set (the run has a journal), the run's thread waits in the callback of each result until the taker
-    asks for the next result. Then the task is finished. In this case limit is not used, because skipped items have no
-    result to count. The queue of the library is the only limit.
+    If acknowledge is set (the run has a journal or a shard), the run's thread waits in the callback of each result until
+    the taker asks for the next result. Then the task is finished. In this case limit is not used, because skipped items
+    and items of other shards have no result to count. The queue of the library is the only limit.
     """
 
     def __init__(self, iterable: Iterable[Any], limit: int, acknowledge: bool) -> None:

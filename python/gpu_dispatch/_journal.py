@@ -1,21 +1,24 @@
-"""The Python part of journals: options, keys with versions, names, and items as text."""
+"""The Python part of journals and shards: options, keys with versions, names, and items as text."""
 
 from __future__ import annotations
 
+import operator
 import os
 import reprlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpu_dispatch import _native
 
-__all__ = ["Versioned", "file_key"]
+__all__ = ["Shard", "Versioned", "file_key", "find_shard"]
 
 _RESUMES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # enum gd_journal_resume
 _SYNCS = {"normal": 0, "full": 1}  # enum gd_journal_sync
 _TEXT_MOST = 1000
+_SHARDS_MOST = 1_000_000  # GD__SHARD_MOST
+_LOCK_WAIT_MOST = 0xFFFFFFFF // 1000  # seconds
 
 
 @dataclass(frozen=True)
@@ -46,17 +49,23 @@ def journal_options(
     journal: Any,
     resume: Any,
     retry_failed: Any,
-    key: Callable[[Any], Any] | None,
     sync: Any,
     force: Any,
+    skip_done: Any,
+    lock_wait: Any,
 ) -> dict[str, Any] | None:
     """The options for _native.Run; None: no journal."""
-    if key is not None and not callable(key):
-        raise TypeError(f"key is {key!r}: it must be callable, and return what identifies an item")
     if sync not in _SYNCS:
         raise ValueError(f'journal_sync is {sync!r}: it must be "normal" or "full"')
+    others = _paths("skip_done", skip_done)
     if journal is None:
-        given = {"resume": resume, "retry_failed": retry_failed, "key": key, "force_resume": force}
+        given = {
+            "resume": resume,
+            "retry_failed": retry_failed,
+            "force_resume": force,
+            "skip_done": others,
+            "lock_wait": lock_wait,
+        }
         for name, value in given.items():
             if value:
                 raise ValueError(
@@ -73,8 +82,93 @@ def journal_options(
         "resume": _RESUMES[bool(resume), bool(retry_failed)],
         "force": bool(force),
         "sync": _SYNCS[sync],
-        "key": key,
+        "skip_done": others,
+        "lock_wait_ms": _wait_ms(lock_wait),
     }
+
+
+def key_options(
+    key: Callable[[Any], Any] | None, journal: dict[str, Any] | None, shard: Shard | None
+) -> dict[str, Any]:
+    """The options for _native.Run that journals and shards share."""
+    if key is not None and not callable(key):
+        raise TypeError(f"key is {key!r}: it must be callable, and return what identifies an item")
+    if key is not None and journal is None and shard is None:
+        raise ValueError(
+            "key needs a journal or a shard: give journal= or shard= too (an argument of setup() must have another name)"
+        )
+    given = {"key": key, "journal": journal, "shard": None if shard is None else tuple(shard)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _paths(name: str, paths: Any) -> tuple[bytes, ...]:
+    """One path or several, as bytes."""
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        paths = (paths,)
+    try:
+        return tuple(os.fsencode(path) for path in paths or ())
+    except TypeError:
+        raise TypeError(f"{name} is {paths!r}: it must be the path of a journal, or a list of paths") from None
+
+
+def _wait_ms(seconds: Any) -> int:
+    if not isinstance(seconds, (int, float)):
+        raise TypeError(f"lock_wait is {seconds!r}: it must be a number of seconds")
+    if not 0 <= seconds <= _LOCK_WAIT_MOST:
+        raise ValueError(f"lock_wait is {seconds!r}: it must be 0 to {_LOCK_WAIT_MOST} seconds")
+    return -int(-seconds * 1000 // 1)
+
+
+# ---- shards ------------------------------------------------------------------------------------------------------------
+
+
+
+class Shard(NamedTuple):
+    """One of `count` parts of a list. index counts from 0; people and file names count from 1: str() is "3/16"."""
+
+    index: int
+    count: int
+
+    def owns(self, key: Any) -> bool:
+        """Whether the item with this key belongs to the shard. Call it if the program reads or prepares only its own
+        part of the list. `run(..., shard=shard)` asks the same about each item, or about its key if there is a key
+        function. The answer is the same in every process and on every machine."""
+        return _native.shard_owns(self.index, self.count, key.key if isinstance(key, Versioned) else key)
+
+    def __str__(self) -> str:
+        return f"{self.index + 1}/{self.count}"
+
+
+def find_shard(text: str = "auto") -> Shard:
+    """The shard that a text means: "3/16" (the third of 16), "auto" (as the environment says: Slurm, PMI, Open MPI,
+    torchrun), or "auto/16" (the same, and there must be 16; Kubernetes has no variable for their number).
+
+    :raises ValueError: there is no such shard, or the environment does not say which one this process is. The message
+        names the variables that were seen, and says what to do.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f'shard is {text!r}: it must be a str such as "3/16" or "auto"')
+    index, count, _ = _native.find_shard(text)
+    return Shard(index, count)
+
+
+def shard_option(shard: Any) -> Shard | None:
+    """A shard from what users give: a pair, a text or None."""
+    if shard is None or isinstance(shard, str):
+        return None if shard is None else find_shard(shard)
+    try:
+        index, count = map(operator.index, shard)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f'shard is {shard!r}: it must be (index, count) with an index from 0, or a str such as "3/16" or "auto"'
+        ) from None
+    if not 1 <= count <= _SHARDS_MOST:
+        raise ValueError(f"shard: {count} shards: the number of shards must be 1 to {_SHARDS_MOST}")
+    if not 0 <= index < count:
+        raise ValueError(
+            f"shard: shard {index} of {count}: the index of a shard is counted from 0, so it must be 0 to {count - 1}"
+        )
+    return Shard(index, count)
 
 
 # ---- names -----------------------------------------------------------------------------------------------------------

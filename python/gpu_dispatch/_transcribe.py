@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, get_type_hints
 
 from . import _native
+from ._journal import shard_option
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -121,6 +122,9 @@ class Options(TypedDict, total=False):
     retry_failed: bool  #: transcribe the files again that the journal records as failed
     journal_sync: str | None  #: "normal" or "full"
     force_resume: bool  #: resume even if the journal was made with other options
+    shard: tuple[int, int] | str | None  #: only the files of this shard: (index, count) from 0, "3/16" or "auto"
+    skip_done: StrPath | Sequence[StrPath] | None  #: other journals: skip the files that are done there
+    lock_wait: float | None  #: seconds to wait if another run uses the journal
     recursive: bool  #: also use files in subdirectories
     full_names: bool  #: write talk.wav.txt instead of talk.txt for talk.wav
     quiet: bool  #: show no progress and no summary
@@ -142,6 +146,14 @@ def _tries(retries: int) -> int:
     return retries + 1  # the command counts the first attempt as well
 
 
+def _shard(shard: tuple[int, int] | str) -> str:
+    return shard if isinstance(shard, str) else str(shard_option(shard))
+
+
+def _unless_zero(seconds: float) -> str | None:
+    return f"{seconds:.3f}" if seconds else None
+
+
 def _unless_normal(sync: str) -> str | None:
     return None if sync == "normal" else sync
 
@@ -152,6 +164,8 @@ _TRANSLATED: dict[str, tuple[str, Callable[[Any], object]]] = {
     "task_timeout": ("timeout", _seconds),
     "retries": ("retries", _tries),
     "journal_sync": ("sync", _unless_normal),
+    "shard": ("shard", _shard),
+    "lock_wait": ("lock-wait", _unless_zero),
 }
 _KINDS = get_type_hints(Options)
 
@@ -163,6 +177,9 @@ def _words(name: str, value: Any) -> list[str]:
     option, form = _TRANSLATED.get(name, (name.replace("_", "-"), lambda value: value))
     if _KINDS[name] is bool:
         return [f"--{option}"] if value else []
+    if name == "skip_done":
+        paths = (value,) if isinstance(value, (str, os.PathLike)) else value or ()
+        return [f"--{option}={os.fspath(path)}" for path in paths]
     value = None if value is None else form(value)
     return [] if value is None else [f"--{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from gpu_dispatch import _native
 from gpu_dispatch._imap import Results
-from gpu_dispatch._journal import job_name, journal_options
+from gpu_dispatch._journal import Shard, job_name, journal_options, key_options, shard_option
 from gpu_dispatch._spawn import worker_command
 from gpu_dispatch.worker import BaseWorker
 
 __all__ = ["Dispatcher", "Task"]
 
 _log = logging.getLogger("gpu_dispatch")
+_Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _INHERIT, _DISCARD = 0, 1  # enum gd_worker_output
 _PRIORITY_MIN, _PRIORITY_MAX = -4, 3  # GD_PRIORITY_MIN, GD_PRIORITY_MAX
@@ -163,6 +164,7 @@ class Dispatcher(Control):
         ignore_gpu_locks: bool = False,
         env: Mapping[str, str] | None = None,
         job: str | bool | None = True,
+        shard: tuple[int, int] | str | None = None,
         on_cleanup_fail: Callable[[int, str], object] | None = None,
         on_worker_exit: Callable[[int, int, str, bool], object] | None = None,
         on_device_out: Callable[[int, str], object] | None = None,
@@ -210,6 +212,7 @@ class Dispatcher(Control):
         :param env: additional environment variables for the workers.
         :param job: publish runs under this name, for `gpu-dispatch top` and other observers of the same user. True: use
             the script and the class, "script.py: Worker". None or False: publish nothing.
+        :param shard: the shard of all runs that are not given another one; see run().
         :param on_cleanup_fail: called with (gpu_id, error) when a worker's cleanup() failed.
         :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended unexpectedly.
             It is replaced unless given_up is true.
@@ -217,8 +220,8 @@ class Dispatcher(Control):
         :param on_device_idle: called with (gpu_id, why) for a GPU that was given and works, but is not used: it is left
             over when groups are formed, no worker fits on it, or another GPU of its group is out of use.
         :param on_device_note: called with messages before the run begins. They say which GPUs the run waits for
-            ("free"; again whenever this changes), and which GPUs are left out. None: the messages are logged as
-            warnings of "gpu_dispatch".
+            ("free"; again whenever this changes), that it waits for its journal (lock_wait), and which GPUs are left
+            out. None: the messages are logged as warnings of "gpu_dispatch".
         :param on_control: called with (message, done) when a request to a running run was carried out, or refused (done is
             False): by pause() and the other methods, or by another process through the control socket. None: requests are
             logged with level INFO (refused ones: WARNING) by "gpu_dispatch".
@@ -227,6 +230,7 @@ class Dispatcher(Control):
         self.worker_cls = worker_cls
         self.gpu_ids: list[int] | str = _check_gpus(gpu_ids)
         self.queue_size = _at_least("queue_size", queue_size, 1)
+        self.shard: Shard | None = shard_option(shard)
         self._options: dict[str, Any] = {
             "queue_size": self.queue_size,
             "output": _DISCARD if suppress_worker_output else _INHERIT,
@@ -274,7 +278,7 @@ class Dispatcher(Control):
         }
         self._lock = threading.Lock()
         self._active: list[_native.Run] = []
-        self._waits: list[int] = []  # a pipe for each run that waits for GPUs: writing to it ends the wait
+        self._waits: list[int] = []  # a pipe for each run that waits before it begins: writing to it ends the wait
         self._latest: _native.Run | None = None
 
     def run(
@@ -297,6 +301,9 @@ class Dispatcher(Control):
         key: Callable[[Any], Any] | None = None,
         journal_sync: str = "normal",
         force_resume: bool = False,
+        shard: tuple[int, int] | str | None = None,
+        skip_done: _Paths = (),
+        lock_wait: float = 0.0,
         **setup_kwargs: Any,
     ) -> None:
         """Starts the workers, and blocks until the generator is exhausted and every task is finished.
@@ -339,6 +346,15 @@ class Dispatcher(Control):
         :param journal_sync: "normal": the journal survives the death of every process. "full": it also survives power
             loss, because callbacks never get more than a tenth of a second ahead of what was forced to the disk.
         :param force_resume: resume even if the journal belongs to another worker class.
+        :param shard: run only this part of the items: (index, count) with an index from 0, or a str such as "3/16" (the
+            third of 16) or "auto"; see find_shard(). The other items are dropped without a callback. The owner of an
+            item is found by its key, as the journal identifies it, so the order of the items does not matter. Items that
+            are not made of plain values need a key function. Task ids count all items, as without a shard. The journal
+            run.db becomes run.3-of-16.db. total_tasks is that of all items.
+        :param skip_done: other journals, a path or several. Items that are done there are skipped. The files are only
+            read.
+        :param lock_wait: how many seconds to wait if another run uses the journal. on_device_note gets a message about the
+            wait. Ctrl-C, shutdown() and abort() end it.
         :param setup_kwargs: passed to the workers' setup().
         :raises RuntimeError: "All workers failed during setup", or no worker is left.
         :raises JournalError: the journal is in use, belongs to another class, is not a journal, or cannot be written.
@@ -353,8 +369,11 @@ class Dispatcher(Control):
             "on_exit": _check_call("on_exit", on_exit),
             **self._callbacks,
         }
-        kept = journal_options(self.worker_cls, journal, resume, retry_failed, key, journal_sync, force_resume)
-        options = self._run_options(base_seed, task_timeout, total_tasks, kept)
+        kept = journal_options(
+            self.worker_cls, journal, resume, retry_failed, journal_sync, force_resume, skip_done, lock_wait
+        )
+        own = self.shard if shard is None else shard_option(shard)
+        options = self._run_options(base_seed, task_timeout, total_tasks, key_options(key, kept, own))
         iterator = iter(generator)
         try:
             run = self._open(options, setup_kwargs)
@@ -378,6 +397,9 @@ class Dispatcher(Control):
         key: Callable[[Any], Any] | None = None,
         journal_sync: str = "normal",
         force_resume: bool = False,
+        shard: tuple[int, int] | str | None = None,
+        skip_done: _Paths = (),
+        lock_wait: float = 0.0,
         **setup_kwargs: Any,
     ) -> Results:
         """Returns the results as an iterator, in the order of the items. `async for` works too.
@@ -389,10 +411,14 @@ class Dispatcher(Control):
         task raises TaskFailed. You can still take the next result. The arguments are those of run().
 
         With a journal, a task is finished when you ask for the result after it. If you resume the run, results that you
-        did not take are computed again. Skipped items yield nothing, because a journal does not store results.
+        did not take are computed again. Skipped items yield nothing, because a journal does not store results. Items of
+        other shards yield nothing either.
         """
-        kept = journal_options(self.worker_cls, journal, resume, retry_failed, key, journal_sync, force_resume)
-        options = self._run_options(base_seed, task_timeout, total_tasks, kept)
+        kept = journal_options(
+            self.worker_cls, journal, resume, retry_failed, journal_sync, force_resume, skip_done, lock_wait
+        )
+        own = self.shard if shard is None else shard_option(shard)
+        options = self._run_options(base_seed, task_timeout, total_tasks, key_options(key, kept, own))
         options["ordered"] = bool(ordered)
         iterator = iter(iterable)
         run = self._open(options, setup_kwargs)
@@ -400,7 +426,7 @@ class Dispatcher(Control):
         def work(items: Iterable[Any], callbacks: dict[str, Any]) -> None:
             self._run(run, items, {**callbacks, **self._callbacks})
 
-        return Results(iterator, self.queue_size, work, run.shutdown, acknowledge=kept is not None)
+        return Results(iterator, self.queue_size, work, run.shutdown, acknowledge=kept is not None or own is not None)
 
     def imap_unordered(self, iterable: Iterable[Any], **kwargs: Any) -> Results:
         """Like imap(), but yields the results in the order in which they are ready."""
@@ -450,7 +476,7 @@ class Dispatcher(Control):
         """The statistics of the current run, or of the last one. May be called from any thread.
 
         The keys are pending (taken from the generator, not started), running, completed, failed, timeouts, total
-        (total_tasks, or the number of items seen so far), taken, skipped (finished according to the journal, not included
+        (total_tasks, or the number of items seen so far; with a shard, those of the shard), taken, skipped (finished according to the journal, not included
         in taken), retried, cancelled, setup_failures, restarts, crashes, n_workers, paused and draining (0 or 1),
         task_timeout_ms (0: no limit), and others.
         """
@@ -476,28 +502,28 @@ class Dispatcher(Control):
         return (0, 0) if latest is None else latest.task_times()
 
     def _run_options(
-        self, base_seed: int, task_timeout: float | None, total_tasks: int | None, journal: dict[str, Any] | None
+        self, base_seed: int, task_timeout: float | None, total_tasks: int | None, more: dict[str, Any]
     ) -> dict[str, Any]:
-        options = {**self._options, "base_seed": _at_least("base_seed", base_seed, 0)}
+        options = {**self._options, **more, "base_seed": _at_least("base_seed", base_seed, 0)}
         if task_timeout is not None:
             options["task_timeout"] = task_timeout
         if total_tasks is not None:
             options["total_tasks"] = _at_least("total_tasks", total_tasks, 0)
-        if journal is not None:
-            options["journal"] = journal
         return options
 
     def _open(self, options: dict[str, Any], setup_kwargs: dict[str, Any]) -> _native.Run:
         argv, setup_args = worker_command(self.worker_cls, setup_kwargs)
         options = {**options, "worker_argv": argv, "setup_args": setup_args}
-        run = self._wait(options) if is_free(self.gpu_ids) else _native.Run(options)
+        may_wait = is_free(self.gpu_ids) or options.get("journal", {}).get("lock_wait_ms", 0) > 0
+        run = self._wait(options) if may_wait else _native.Run(options)
         with self._lock:
             self._active.append(run)
             self._latest = run
         return run
 
     def _wait(self, options: dict[str, Any]) -> _native.Run:
-        """Opens a run that may have to wait for free GPUs. shutdown() and abort() end the wait with a RuntimeError."""
+        """Opens a run that may have to wait, for free GPUs or a journal. shutdown() and abort() end the wait with a
+        RuntimeError."""
         stop, stopper = os.pipe()
         with self._lock:
             self._waits.append(stopper)
@@ -510,7 +536,7 @@ class Dispatcher(Control):
             os.close(stop)
 
     def _end_waits(self) -> None:
-        """Ends all waits for free GPUs. Called with the lock held."""
+        """Ends all waits for free GPUs and journals. Called with the lock held."""
         for stopper in self._waits:
             os.write(stopper, b"x")
 

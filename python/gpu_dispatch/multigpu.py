@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native, _transcribe
-from ._journal import file_key
+from ._journal import Versioned, file_key, shard_option
 from ._records import distribute_to_gpus, run_multi_gpu
 from .dispatcher import Dispatcher, is_free
 from .ui import plain
@@ -513,6 +513,16 @@ class LoadBalancer:
 # ---- the launcher ----------------------------------------------------------------------------------------------------
 
 
+class _FileWithin:
+    """Like file_key, but the key is the path within a directory, which is the same on all machines."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def __call__(self, path: str | os.PathLike[str]) -> Versioned:
+        return Versioned(os.path.relpath(path, self._directory), file_key(path).version)
+
+
 class LauncherOrchestrator:
     """Finds devices and files, processes every file, prints a summary.
 
@@ -553,6 +563,9 @@ class LauncherOrchestrator:
         retry_failed: bool = False,
         journal_sync: str = "normal",
         force_resume: bool = False,
+        shard: tuple[int, int] | str | None = None,
+        skip_done: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        lock_wait: float = 0.0,
         **setup_kwargs: Any,
     ) -> int:
         """Returns an exit code: 0; 1 if a file failed, no file was found, or the run could not start (standard error has
@@ -560,6 +573,10 @@ class LauncherOrchestrator:
 
         With a journal (see `Dispatcher.run()`) a file is identified by its path, size and modification time, so a file
         that has changed is processed again.
+
+        With a shard (see `Dispatcher.run()`) only the files of this shard are processed. The owner of a file is found by
+        its path within input_dir, so the directory may have another name on each machine. A worker class gets about the
+        same number of files in each shard. Without a worker class, the shards get about the same amount of audio.
 
         :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu". Without a worker class also
             "free:2": wait for two unused GPUs.
@@ -590,8 +607,12 @@ class LauncherOrchestrator:
                 retry_failed=retry_failed,
                 journal_sync=journal_sync,
                 force_resume=force_resume,
+                shard=shard,
+                skip_done=skip_done,
+                lock_wait=lock_wait,
                 **setup_kwargs,
             )
+        own = shard_option(shard)
         problem = self._problem(input_dir, gpus)
         files = [] if problem else self.allocator.discover_files(input_dir, pattern, recursive=recursive)
         if not problem and not files:
@@ -605,15 +626,21 @@ class LauncherOrchestrator:
         balancer = LoadBalancer([] if gpus_per_worker else firsts, workers_per_gpu)  # groups are added with their results
         results: queue.Queue[FileResult | None] = queue.Queue()
         kept: dict[str, Any] = {}
+        key = file_key if own is None else _FileWithin(os.fspath(input_dir))
         if journal is not None:
             kept["run_options"] = {
                 "journal": journal,
                 "resume": resume,
                 "retry_failed": retry_failed,
-                "key": file_key,
+                "key": key,
                 "journal_sync": journal_sync,
                 "force_resume": force_resume,
+                "skip_done": skip_done,
+                "lock_wait": lock_wait,
+                "shard": own,
             }
+        elif own is not None:
+            kept["run_options"] = {"key": key, "shard": own}
         self.spawner.spawn_workers(
             gpus if isinstance(gpus, str) else ids,
             self.allocator.create_task_queue(files, max(len(firsts), 1)),
@@ -627,7 +654,8 @@ class LauncherOrchestrator:
             **kept,
             **setup_kwargs,
         )
-        return self._watch(balancer, results, len(files), progress_callback)
+        total = len(files) if own is None else sum(own.owns(key(path)) for path in files)
+        return self._watch(balancer, results, total, progress_callback)
 
     def _watch(
         self,

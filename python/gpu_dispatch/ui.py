@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from operator import length_hint
@@ -404,6 +404,9 @@ class RichDispatcher(Control):
         key: Callable[[Any], Any] | None = None,
         journal_sync: str = "normal",
         force_resume: bool = False,
+        shard: tuple[int, int] | str | None = None,
+        skip_done: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        lock_wait: float = 0.0,
         **setup_kwargs: Any,
     ) -> dict[str, Any]:
         """Runs like `Dispatcher.run()` and returns the statistics of the run.
@@ -411,7 +414,7 @@ class RichDispatcher(Control):
         If there is a live display, the caller's thread draws it, and the run and its callbacks are on another thread.
         The statistics are updated before each callback is called. An exception of a callback or of the generator, or a
         KeyboardInterrupt, ends the run and is raised here. In a resumed run, tasks that are already finished are
-        counted as ``skipped``.
+        counted as ``skipped``. With a shard, how many tasks there will be is not known, so ``expected_total`` is None.
 
         :return: ``total`` (tasks that have ended), ``completed``, ``failed``, ``timeouts``, ``setup_failures``,
             ``skipped``, ``start_time`` and ``end_time`` (as time.time()), ``elapsed``, ``expected_total`` and
@@ -419,6 +422,8 @@ class RichDispatcher(Control):
             ``last_duration``, ``current_task``, ``last_task``, ``last_error``.
         """
         expected = total_tasks if total_tasks is not None else length_hint(generator, -1)
+        if shard is not None or self._dispatcher.shard is not None:
+            expected = -1  # this is the total of all shards
         self._state = self._new_state(None if expected < 0 else expected)
         self._gpu_of = {}
         callbacks: dict[str, Any] = {
@@ -438,6 +443,9 @@ class RichDispatcher(Control):
             "key": key,
             "journal_sync": journal_sync,
             "force_resume": force_resume,
+            "shard": shard,
+            "skip_done": skip_done,
+            "lock_wait": lock_wait,
         }
 
         def work() -> None:

@@ -14,8 +14,8 @@ static struct PyModuleDef native_module = {
     .m_size = -1,
 };
 
-static int (*const parts[])(PyObject *module) = { value_init,  view_init,   run_init,     journal_init,
-                                                  worker_init, launch_init, program_init, observe_init };
+static int (*const parts[])(PyObject *module) = { value_init,  view_init,    run_init,     journal_init, worker_init,
+                                                  launch_init, program_init, observe_init, shard_init };
 
 /* Wrong arguments are a ValueError. Codes that are not in this table are a RuntimeError. */
 static PyObject *exception_of(int code)

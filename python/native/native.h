@@ -106,6 +106,7 @@ int observe_init(PyObject *module);  /* jobs, the type Observer, NoJobError */
 int launch_init(PyObject *module);   /* the functions of multigpu */
 int balancer_init(PyObject *module); /* the type Balancer; called by launch_init */
 int program_init(PyObject *module);  /* the function run_program */
+int shard_init(PyObject *module);    /* find_shard, shard_owns */
 
 /* GD_E_... as an exception: MemoryError, ValueError, OSError or RuntimeError with gd_error_text(). Returns NULL. */
 PyObject *native_error(int code);

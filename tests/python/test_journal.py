@@ -531,7 +531,7 @@ def test_on_exit_is_called_even_if_the_journal_is_refused(path):
         ({"resume": True}, ValueError, "give journal= too"),
         ({"retry_failed": True}, ValueError, "give journal= too"),
         ({"force_resume": True}, ValueError, "give journal= too"),
-        ({"key": str}, ValueError, "give journal= too"),
+        ({"key": str}, ValueError, "give journal= or shard= too"),
     ],
 )
 def test_bad_options(options, error, words, tmp_path, monkeypatch):

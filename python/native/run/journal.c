@@ -54,37 +54,69 @@ static PyObject *helper(const char *name)
     return function;
 }
 
+/* Releases the GIL, because the journal may be large and on a slow disk, and another run may use it. */
 static int open_journal(struct run *r, const struct gd_journal_options *o)
 {
-    int rc;
-    Py_BEGIN_ALLOW_THREADS; /* the journal may be large, and on a slow disk */
-    rc = gd_journal_open(&r->journal, o);
-    Py_END_ALLOW_THREADS;
-    if (rc < 0)
+    r->state = PyEval_SaveThread();
+    const int rc = gd_journal_open(&r->journal, o);
+    PyEval_RestoreThread(r->state);
+    r->state = NULL;
+    if (rc < 0 && !PyErr_Occurred())
         journal_error(rc);
-    return rc < 0 ? -1 : 0;
+    return rc < 0 || PyErr_Occurred() ? -1 : 0; /* an exception: Ctrl-C, or one of the note about a wait */
 }
 
-int journal_open(struct run *r, PyObject *options)
+int journal_use_keys(struct run *r)
+{
+    if (!r->versioned)
+        r->versioned = helper("Versioned");
+    return r->versioned ? 0 : -1;
+}
+
+/* A tuple of bytes as an array that ends with NULL. The caller frees it with PyMem_Free(). The strings are borrowed. */
+static const char **strings_of(PyObject *paths)
+{
+    const Py_ssize_t n = PyTuple_GET_SIZE(paths);
+    const char **out = PyMem_Calloc((size_t)n + 1, sizeof *out);
+    if (!out)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; out && i < n; i++)
+        if (!(out[i] = PyBytes_AsString(PyTuple_GET_ITEM(paths, i)))) {
+            PyMem_Free(out);
+            return NULL;
+        }
+    return out;
+}
+
+int journal_open(struct run *r, PyObject *options, const struct gd_options *run)
 {
     static char path[] = "path", command[] = "command", resume[] = "resume", force[] = "force", sync[] = "sync",
-                key[] = "key", *names[] = { path, command, resume, force, sync, key, NULL };
+                lock_wait_ms[] = "lock_wait_ms", skip_done[] = "skip_done",
+                *names[] = { path, command, resume, force, sync, lock_wait_ms, skip_done, NULL };
     struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
-    PyObject *where = NULL, *no_args = PyTuple_New(0), *by = Py_None;
+    PyObject *where = NULL, *no_args = PyTuple_New(0), *done = NULL;
+    const char **others = NULL;
     int how = 0, forced = 0, synced = 0, rc = -1;
-    if (no_args && PyArg_ParseTupleAndKeywords(no_args, options, "O&s|$ipiO:journal", names, PyUnicode_FSConverter,
-                                               &where, &o.command, &how, &forced, &synced, &by)) {
+    if (no_args &&
+        PyArg_ParseTupleAndKeywords(no_args, options, "O&s|$ipiIO!:journal", names, PyUnicode_FSConverter, &where,
+                                    &o.command, &how, &forced, &synced, &o.lock_wait_ms, &PyTuple_Type, &done)) {
         o.path = PyBytes_AS_STRING(where);
         o.resume = (enum gd_journal_resume)how;
         o.force = forced;
         o.sync = (enum gd_journal_sync)synced;
-        r->key = by == Py_None ? NULL : Py_NewRef(by);
+        o.shard = run->shard;
+        o.wait_stop_fd = run->wait_stop_fd;
+        o.on_wait = run->on_device_note;
+        o.user = r;
+        others = done ? strings_of(done) : NULL;
+        o.skip_done = others;
+        o.n_skip_done = others ? (size_t)PyTuple_GET_SIZE(done) : 0;
         r->kept = true;
         r->texts = PyDict_New();
-        r->versioned = helper("Versioned");
         r->describe = helper("describe");
-        rc = r->texts && r->versioned && r->describe ? open_journal(r, &o) : -1;
+        rc = r->texts && r->describe && (!done || others) && journal_use_keys(r) == 0 ? open_journal(r, &o) : -1;
     }
+    PyMem_Free(others);
     Py_XDECREF(where);
     Py_XDECREF(no_args);
     return rc;
@@ -141,10 +173,28 @@ static int set_versioned(struct gd_item *item, PyObject *pair)
     return rc;
 }
 
+/* The key of an item without a key function, as bytes. NULL without an exception: its payload is its key. All processes
+ * must find the same owner for an item, so a pickle is not good enough for a shard. */
+static PyObject *own_key(const struct run *r, PyObject *object)
+{
+    PyObject *key = key_of_item(object);
+    if (key || PyErr_Occurred() || !r->is_dealt || key_is_scalar(object))
+        return key;
+    key = key_encode(object);
+    if (!key && PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(
+            PyExc_TypeError,
+            "shard: an item is a %s, or contains one that is not a plain value. Its pickle may be different in "
+            "each process, so the shards would not agree on its owner: give key=, a function that returns a "
+            "str, an int or a tuple of them",
+            Py_TYPE(object)->tp_name);
+    return key;
+}
+
 int journal_key(struct run *r, struct gd_item *item, PyObject *object)
 {
     int rc;
-    PyObject *key = r->key ? PyObject_CallFunctionObjArgs(r->key, object, NULL) : key_of_item(object);
+    PyObject *key = r->key ? PyObject_CallFunctionObjArgs(r->key, object, NULL) : own_key(r, object);
     if (!key)
         return PyErr_Occurred() ? -1 : 0;
     if (!r->key)

@@ -1,7 +1,8 @@
 /* A dict as struct gd_options: its keys are the names of the fields.
  *
  * gd_dispatcher_open() copies the data that options point to, so everything made here is freed when it has returned.
- * There is one additional key: task_timeout, in seconds, which is passed to on_timeout. The journal has its own dict.
+ * There are two additional keys: task_timeout, in seconds, which is passed to on_timeout, and key, the function that
+ * makes the keys of items. The journal has its own dict.
  */
 #include <limits.h>
 #include <math.h>
@@ -9,7 +10,7 @@
 
 #include "python/native/run/run.h"
 
-enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL, CALLABLE };
+enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL, SHARD, KEY, CALLABLE };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes are read as UINT64");
 
@@ -71,6 +72,8 @@ static const struct option table[] = {
     OPTION(shortage_wait_ms, UNSIGNED),
     OPTION(job, STRING),
     OPTION(journal, JOURNAL),
+    OPTION(shard, SHARD),
+    { "key", KEY, 0 },
     { "task_timeout", SECONDS, offsetof(struct gd_options, task_timeout_ms) },
 };
 
@@ -218,6 +221,15 @@ static int read_bytes(struct reading *reading, PyObject *value)
     return keep(reading, value);
 }
 
+static int read_shard(struct reading *reading, PyObject *value)
+{
+    struct gd_shard *shard = &reading->o->shard;
+    if (!PyArg_ParseTuple(value, "II:shard", &shard->index, &shard->count))
+        return -1;
+    reading->run->is_dealt = shard->count > 1;
+    return journal_use_keys(reading->run);
+}
+
 /* ---- the dict ---- */
 
 static int read_option(struct reading *reading, const struct option *option, PyObject *value)
@@ -244,6 +256,11 @@ static int read_option(struct reading *reading, const struct option *option, PyO
         return read_bytes(reading, value);
     case SECONDS:
         return read_seconds(reading, value, field);
+    case SHARD:
+        return read_shard(reading, value);
+    case KEY:
+        Py_XSETREF(reading->run->key, Py_NewRef(value));
+        return 0;
     case CALLABLE:
         reading->run->note = value; /* called only while the dispatcher is opened */
         return 0;
@@ -343,7 +360,7 @@ int options_open(struct run *r, PyObject *options)
     call_options(&o);
     o.on_device_note = device_note;
     if (rc == 0 && reading.journal)
-        rc = journal_open(r, reading.journal);
+        rc = journal_open(r, reading.journal, &o);
     o.journal = r->journal;
     if (rc == 0)
         rc = open_dispatcher(r, &o);

@@ -65,9 +65,10 @@ struct run {
     unsigned long source_thread;
     PyObject *source_error; /* the exception of the iterator */
 
-    /* The journal, if there is one. */
+    /* The journal, if there is one. A run with a shard uses the keys too. */
     struct gd_journal *journal;
     bool kept;           /* the run has or had a journal; for a feeder that outlives the run */
+    bool is_dealt;       /* the run has a shard that is not the whole list */
     PyObject *key;       /* the user's key function; NULL: the value of an item is its key */
     PyObject *texts;     /* the texts for records of unfinished tasks, by task number */
     PyObject *versioned; /* the type of a key with a version */
@@ -87,9 +88,11 @@ int options_open(struct run *r, PyObject *options);
 
 /* journal.c. For the run's thread, except _key and _remember, which are for the feeder. */
 PyObject *journal_error(int code); /* like native_error(), but a JournalError for errors of the journal */
-int journal_open(struct run *r, PyObject *options);
-int journal_close(struct run *r);  /* writes everything to disk; an exception that is set stays */
-void journal_clear(struct run *r); /* frees the rest; there is no feeder any more */
+/* o: the shard, and what a wait for the journal calls, are those of the run. */
+int journal_open(struct run *r, PyObject *options, const struct gd_options *o);
+int journal_use_keys(struct run *r); /* call it if there is a journal or a shard */
+int journal_close(struct run *r);    /* writes everything to disk; an exception that is set stays */
+void journal_clear(struct run *r);   /* frees the rest; there is no feeder any more */
 int journal_key(struct run *r, struct gd_item *item,
                 PyObject *object); /* 1: the key is set; 0: the payload is the key */
 int journal_remember(struct run *r, uint64_t number, PyObject *object);
@@ -102,6 +105,7 @@ void journal_drop(const struct gd_report *report); /* the task is not finished: 
  * payload is its key. */
 PyObject *key_encode(PyObject *key);
 PyObject *key_of_item(PyObject *object);
+bool key_is_scalar(PyObject *object); /* its payload does not depend on the process that makes it */
 
 /* source.c */
 int source_next(void *user, struct gd_item *item);

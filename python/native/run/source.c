@@ -22,7 +22,12 @@
 enum { SMALL_MAX = 24, TURN = 256 /* items for which the lock is held while another thread waits for it */ };
 enum { LARGE = 1 << 20 /* hashing a payload of this size takes longer than switching threads */ };
 
-enum pulled { FAILED = -1, AT_END = 0, ITEM = 1, SKIPPED = 2 /* already finished, according to the journal */ };
+enum pulled {
+    FAILED = -1,
+    AT_END = 0,
+    ITEM = 1,
+    SKIPPED = 2 /* already finished, according to the journal, or of another shard */
+};
 
 /* ---- Python's lock ---- */
 
@@ -137,7 +142,7 @@ static int ask(struct run *r, struct gd_item *item, uint64_t *number)
     return rc;
 }
 
-/* For a run with a journal. An item that has a key is looked up before it is encoded. */
+/* For a run with a journal or a shard. An item that has a key is looked up before it is encoded. */
 static enum pulled take_kept(struct run *r, struct gd_item *item, PyObject *object, unsigned char small[SMALL_MAX])
 {
     uint64_t number = 0;
@@ -150,7 +155,9 @@ static enum pulled take_kept(struct run *r, struct gd_item *item, PyObject *obje
         return FAILED;
     if (!keyed && !ask(r, item, &number))
         return SKIPPED;
-    return !value_is_pickle(item->data, item->size) || journal_remember(r, number, object) == 0 ? ITEM : FAILED;
+    if (!r->kept || !value_is_pickle(item->data, item->size))
+        return ITEM;
+    return journal_remember(r, number, object) == 0 ? ITEM : FAILED;
 }
 
 /* Reads the settings of a Task. The class has checked them. Returns 0, or -1 with an exception. */
@@ -191,7 +198,7 @@ static enum pulled pull(struct run *r, struct gd_item *item, unsigned char small
     }
     if (unwrap(r, item, &object) < 0)
         return FAILED;
-    const enum pulled what = r->kept                              ? take_kept(r, item, object, small)
+    const enum pulled what = r->kept || r->is_dealt               ? take_kept(r, item, object, small)
                              : encode(r, item, object, small) < 0 ? FAILED
                                                                   : ITEM;
     Py_DECREF(object);

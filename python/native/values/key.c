@@ -126,6 +126,13 @@ static PyObject *encode_other(PyObject *object)
     return out;
 }
 
+bool key_is_scalar(PyObject *object)
+{
+    const PyTypeObject *type = Py_TYPE(object);
+    return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBytes_Type ||
+           type == &PyBool_Type || object == Py_None;
+}
+
 /* NULL with an exception. If not strict, NULL without an exception means that something is not plain. */
 static PyObject *encode(PyObject *object, bool is_strict)
 {
@@ -138,8 +145,7 @@ static PyObject *encode(PyObject *object, bool is_strict)
                        { &PySet_Type, 'S' },
                        { &PyFrozenSet_Type, 'S' } };
     const PyTypeObject *type = Py_TYPE(object);
-    if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBytes_Type ||
-        type == &PyBool_Type || object == Py_None)
+    if (key_is_scalar(object))
         return encode_scalar(object);
     for (size_t i = 0; i < sizeof containers / sizeof *containers; i++)
         if (type == containers[i].type || (is_strict && i == 0 && PyTuple_Check(object)))
