@@ -332,6 +332,10 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
         return gd__error_errno("cannot read the attributes of %s", path);
     if (!S_ISREG(info.st_mode)) /* a pipe or a terminal has no length */
         return 0;
+    if (info.st_nlink == 0 && access(path, F_OK) == 0)
+        return gd__error(GD_E_MISMATCH,
+                         "%s was replaced after it was opened, maybe by another run of this journal: open it again",
+                         path);
     struct gd__follow f = { .reader = -1 };
     struct recorded_file known;
     const size_t n_files = j->n_files;

@@ -507,6 +507,39 @@ TEST(only_one_of_many_hosts_gets_a_dead_lock)
     }
 }
 
+static void write_next(const char *host)
+{
+    struct gd__lock_holder holder;
+    be_on(host, LONG);
+    const int fd = open("run.db-lock.next", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    gd__lock_holder_self(&holder);
+    CHECK(gd__lock_holder_write(fd, &holder));
+    close(fd);
+}
+
+/* While a run replaces the lock file, or removes it, no other one does. */
+TEST(a_file_that_is_being_replaced_is_left_alone)
+{
+    for (int i = 0; i < 2 * WORLDS; i++) {
+        directory_enter();
+        struct gd__journal_lock h, other;
+        char more[64];
+        int end;
+        snprintf(more, sizeof more, LONG "%s", worlds[i / 2]);
+        end_holder(start_holder("a", more, &end), end, true);
+        write_next(i % 2 ? "a" : "b"); /* by this process, which is alive, or by one on another host */
+        be_on("a", more);
+        CHECK_EQ(gd__journal_lock_take(&h, "run.db"), GD_E_BUSY);
+        CHECK_EQ(unlink("run.db-lock.next"), 0);
+        CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
+        write_next(i % 2 ? "a" : "b");
+        be_on("a", more);
+        gd__journal_lock_release(&h);
+        CHECK_EQ(access("run.db-lock", F_OK), 0);
+        CHECK_EQ(gd__journal_lock_take(&other, "run.db"), GD_E_BUSY);
+    }
+}
+
 /* A newcomer that is killed while it replaces a file leaves a name behind. */
 TEST(a_newcomer_that_is_killed_blocks_nobody)
 {

@@ -80,6 +80,22 @@ TEST(the_database_decides)
     close(fd);
 }
 
+/* A program may open the file before it waits for the journal. The run before it may replace the file. */
+TEST(a_file_that_was_replaced_is_refused)
+{
+    directory_enter();
+    struct job job = JOB("run.db");
+    job_lines(&job, "a", NULL);
+    const int fd = open("out", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK_EQ(close(open("new", O_WRONLY | O_CREAT | O_CLOEXEC, 0644)), 0);
+    CHECK_EQ(rename("new", "out"), 0);
+    CHECK_EQ(job_open(&job), 0);
+    CHECK_EQ(gd_journal_follow(job.journal, "out", fd), GD_E_MISMATCH);
+    CHECK_CONTAINS(gd_error_text(), "out was replaced after it was opened");
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    close(fd);
+}
+
 /* --- a process that is stopped --- */
 
 enum { LINES = 300, STOPPED_AFTER = 40 };
