@@ -198,7 +198,7 @@ struct gd_journal_summary {
     /* of the last run: */
     const char *command; /* like all strings: borrowed until the next call on this reader */
     const char *end;     /* "finished", "interrupted", ...; NULL: still running, or killed */
-    bool held;           /* a run is using the journal now */
+    bool held;           /* a run is using the journal now; an estimate if it is on another machine */
     uint64_t pid;
     uint64_t total;                 /* 0: not known */
     uint64_t taken, skipped;        /* the values of the last run, from its latest write to the journal */
@@ -208,6 +208,9 @@ struct gd_journal_summary {
     uint64_t replaced;              /* how many records of all runs were replaced by later ones */
     struct gd_shard shard;          /* the shard that the journal records; count 0: the whole list */
     const char *host;               /* the machine of the last run; NULL: not known */
+    /* If held: seconds since the run's last heartbeat, by the clock of this machine. A run makes heartbeats on file
+     * systems that other machines may use, every five seconds. 0: it makes none */
+    double quiet_seconds;
 };
 int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out);
 

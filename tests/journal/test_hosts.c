@@ -305,6 +305,36 @@ TEST(a_callback_ends_the_wait)
     CHECK_EQ(count_files("run.db-lock."), 0);
 }
 
+/* An observer cannot wait for heartbeats. It uses the time of the last one. */
+TEST(observers_see_a_run_on_another_host)
+{
+    directory_enter();
+    struct gd__lock_seen seen;
+    const struct timespec before[] = { { .tv_sec = time(NULL) - 1000 }, { .tv_sec = time(NULL) - 1000 } };
+    be_on("b", "locks=local");
+    write_lock("77 5 4026531836 boot-of-a machine-of-a a 0123456789abcdef");
+    gd__journal_lock_see("run.db", &seen);
+    CHECK(seen.held);
+    CHECK_EQ(seen.pid, 77);
+    CHECK(seen.quiet_seconds < 60);
+    CHECK_EQ(utimensat(AT_FDCWD, "run.db-lock", before, 0), 0);
+    gd__journal_lock_see("run.db", &seen);
+    CHECK(!seen.held);
+    /* If its lock is seen, it is alive however quiet it is. */
+    struct gd__journal_lock a;
+    CHECK_EQ(unlink("run.db-lock"), 0);
+    be_on("a", LONG);
+    CHECK_EQ(gd__journal_lock_take(&a, "run.db"), 0);
+    CHECK_EQ(utimensat(AT_FDCWD, "run.db-lock", before, 0), 0);
+    be_on("b", "");
+    gd__journal_lock_see("run.db", &seen);
+    CHECK(seen.held);
+    CHECK(seen.quiet_seconds > 900);
+    gd__journal_lock_release(&a);
+    gd__journal_lock_see("run.db", &seen);
+    CHECK(!seen.held);
+}
+
 /* --- the heartbeat --- */
 
 static uint64_t beat_in_file(void)

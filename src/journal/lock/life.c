@@ -100,34 +100,59 @@ enum gd__life gd__lock_look(int fd, struct gd__watch *w, const struct gd__lock_s
 
 /* --- for observers --- */
 
-/* For a file whose byte 0 is not locked. */
-static bool is_beating(const struct gd__lock_settings *s, const char *path, enum gd__byte byte,
-                       const struct gd__lock_holder *holder, const struct stat *info)
+static enum gd__byte look_as_observer(int fd, struct gd__lock_holder *holder, struct stat *info)
 {
-    if (byte == GD__BYTE_FREE && !gd__lock_is_shared(s, path))
+    struct gd__lock_settings s;
+    gd__lock_settings_read(&s);
+    gd__lock_holder_read(fd, holder);
+    return fstat(fd, info) == 0 && S_ISREG(info->st_mode) ? test_byte(&s, fd, GD__HOLDER_BYTE) : GD__BYTE_ERROR;
+}
+
+/* An observer cannot wait for a heartbeat. So it compares the time of the last one, which the server of the file system
+ * or the host of the holder has set, with our clock. */
+static double quiet_seconds(const struct stat *info)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const double quiet =
+        (double)(now.tv_sec - info->st_mtim.tv_sec) + (double)(now.tv_nsec - info->st_mtim.tv_nsec) / 1e9;
+    return quiet > 0 ? quiet : 0;
+}
+
+static bool is_held(const char *path, int fd, struct gd__lock_seen *out)
+{
+    struct gd__lock_settings s;
+    struct gd__lock_holder holder;
+    struct stat info;
+    const enum gd__byte byte = look_as_observer(fd, &holder, &info);
+    gd__lock_settings_read(&s);
+    if (byte == GD__BYTE_ERROR || gd__lock_holder_is_gone(&holder))
         return false;
-    const double age = (double)time(NULL) - (double)info->st_mtime;
-    return gd__lock_holder_is_here(holder) || age * 1000 < s->stale_ms;
+    const bool beats = byte == GD__BYTE_NO_LOCKS || gd__lock_is_shared(&s, path);
+    const double quiet = quiet_seconds(&info);
+    if (byte != GD__BYTE_LOCKED && !(beats && (gd__lock_holder_is_here(&holder) || quiet * 1000 < s.stale_ms)))
+        return false;
+    out->pid = holder.owner.pid;
+    out->quiet_seconds = beats ? quiet : 0;
+    return true;
+}
+
+void gd__journal_lock_see(const char *journal, struct gd__lock_seen *out)
+{
+    char *path = gd__lock_path(journal);
+    const int fd = path ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    *out = (struct gd__lock_seen){ .held = false };
+    if (fd >= 0) {
+        out->held = is_held(path, fd, out);
+        close(fd);
+    }
+    gd__free(path);
 }
 
 bool gd__journal_lock_test(const char *journal, uint64_t *pid)
 {
-    struct gd__lock_settings s;
-    struct gd__lock_holder holder = { .boot = "" };
-    struct stat info;
-    char *path = gd__lock_path(journal);
-    const int fd = path ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
-    bool held = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-    gd__lock_settings_read(&s);
-    if (held) {
-        const enum gd__byte byte = test_byte(&s, fd, GD__HOLDER_BYTE);
-        gd__lock_holder_read(fd, &holder);
-        held = !gd__lock_holder_is_gone(&holder) &&
-               (byte == GD__BYTE_LOCKED || is_beating(&s, path, byte, &holder, &info));
-    }
-    *pid = held ? holder.owner.pid : 0;
-    if (fd >= 0)
-        close(fd);
-    gd__free(path);
-    return held;
+    struct gd__lock_seen seen;
+    gd__journal_lock_see(journal, &seen);
+    *pid = seen.pid;
+    return seen.held;
 }

@@ -198,33 +198,32 @@ static int rename_without_replacing(const struct gd__journal_lock *h, const char
 
 static int already_in_use(const struct taking *t)
 {
-    const struct gd__lock_settings *s = &t->h->settings;
     char who[GD__LOCK_HOLDER_TEXT];
     gd__lock_holder_describe(&t->holder, who);
     if (t->h->shared && !gd__lock_holder_is_here(&t->holder))
         return gd__error(GD_E_BUSY,
                          "%s is in use by a run%s%s that may be on another host: wait until it ends, or use another "
-                         "journal. If its host is gone, wait for at least %u s: a run that gives no sign of life for "
-                         "so long is given up, unless the file system still holds its lock",
-                         t->journal, *who ? ", " : "", who, s->stale_ms / 1000);
+                         "journal. If that host is gone, wait: a run that gives no sign of life for %u s is given up, "
+                         "unless the file system still holds its lock. If it holds the lock for ever, remove %s",
+                         t->journal, *who ? ", " : "", who, t->h->settings.stale_ms / 1000, t->h->path);
     return gd__error(GD_E_BUSY, "%s is in use by another run%s%s%s: wait until it ends, or use another journal",
                      t->journal, *who ? " (" : "", who, *who ? ")" : "");
 }
 
 /* Checks that the existing file is a regular file of this user. Compares its owner with that of our new file, because
  * some file systems change owners. */
-static int check_file(int fd, const struct gd__journal_lock *h)
+static int check_file(int fd, const struct gd__journal_lock *h, const char *path)
 {
     struct stat there, ours;
     if (fstat(fd, &there) < 0 || (h->file.fd >= 0 && fstat(h->file.fd, &ours) < 0))
-        return gd__error_errno("cannot read the attributes of %s", h->path);
+        return gd__error_errno("cannot read the attributes of %s", path);
     if (!S_ISREG(there.st_mode))
-        return gd__error(GD_E_SYSTEM, "%s is not the lock file of a run: remove it, or use another journal", h->path);
+        return gd__error(GD_E_SYSTEM, "%s is not the lock file of a run: remove it, or use another journal", path);
     if (h->file.fd >= 0 && there.st_uid != ours.st_uid)
         return gd__error(GD_E_SYSTEM,
                          "%s belongs to user %ld, not to you: if no run of that user is active, have the file removed, "
                          "or use another journal",
-                         h->path, (long)there.st_uid);
+                         path, (long)there.st_uid);
     return 0;
 }
 
@@ -237,11 +236,11 @@ static int open_existing(const struct gd__journal_lock *h, const char *path, int
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
-        rc = gd__error(GD_E_SYSTEM, "%s is not the lock file of a run: remove it, or use another journal", h->path);
+        rc = gd__error(GD_E_SYSTEM, "%s is not the lock file of a run: remove it, or use another journal", path);
     else if (fd < 0)
-        rc = gd__error_errno("cannot open %s, the lock file of the journal", h->path);
+        rc = gd__error_errno("cannot open %s, the lock file of the journal", path);
     else
-        rc = check_file(fd, h);
+        rc = check_file(fd, h, path);
     if (rc < 0 && fd >= 0) {
         close(fd);
         *out = -1;
@@ -449,7 +448,7 @@ static int wait_and_take(struct taking *t, const struct gd__journal_lock_ask *as
         if (may_be_free(t))
             rc = attempt(t);
     }
-    return rc;
+    return rc == GD_E_BUSY ? already_in_use(t) : rc; /* on_wait() may have changed the error message */
 }
 
 int gd__journal_lock_wait(struct gd__journal_lock *h, const char *journal, const struct gd__journal_lock_ask *ask)

@@ -62,6 +62,12 @@ int gd__journal_lock_check(struct gd__journal_lock *h);
 /* Whether a run has locked the journal. *pid is its process id, or 0 if unknown. Takes no lock, so it does not keep a
  * run from starting. For a run on another host this is an estimate: it depends on the clocks. */
 bool gd__journal_lock_test(const char *journal, uint64_t *pid);
+struct gd__lock_seen {
+    bool held;
+    uint64_t pid;
+    double quiet_seconds; /* since its last heartbeat, by our clock; 0: it makes none */
+};
+void gd__journal_lock_see(const char *journal, struct gd__lock_seen *out);
 
 /* Shared with heart.c: begins and ends the heartbeat, and makes one beat. */
 int gd__heart_start(struct gd__journal_lock *h);

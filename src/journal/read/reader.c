@@ -153,7 +153,7 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
         return gd__error(GD_E_INVALID, "gd_journal_reader_summary: no reader");
     sqlite3_stmt *s = NULL;
     struct gd_journal_summary all = { .size = 0 };
-    uint64_t holder;
+    struct gd__lock_seen seen = { .held = false };
     char sql[512];
     begin_query(r);
     const char *shard = gd__db_shard_column(r->db);
@@ -175,7 +175,10 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
     sqlite3_finalize(s);
     if (code < 0)
         return code;
-    all.held = !r->merged && gd__journal_lock_test(r->path, &holder);
+    if (!r->merged)
+        gd__journal_lock_see(r->path, &seen);
+    all.held = seen.held;
+    all.quiet_seconds = seen.quiet_seconds;
     return gd__sized_write(out, &all, sizeof all, "gd_journal_summary");
 }
 
