@@ -240,7 +240,8 @@ def test_state_is_up_to_date_in_callbacks() -> None:
             on_exit=on_exit,
             **limit,
         )
-        assert sum(entry[0] == "start" for entry in seen) == len(items)
+        starts = sum(entry[0] == "start" for entry in seen)
+        assert starts == len(items) or (limit and starts < len(items)), "a task that is too late does not start"
         return [entry for entry in seen if entry[0] != "start"]
 
     assert run([1, 3]) == [("success", 1, 1), ("error", 2, 2), ("exit", 2, 0)]

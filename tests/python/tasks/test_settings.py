@@ -2,6 +2,7 @@
 """Settings of single tasks: a generator may yield a Task, which has a priority and a time limit."""
 import math
 import os
+import threading
 
 import pytest
 from gpu_dispatch import BaseWorker, Dispatcher, Task, _native
@@ -39,30 +40,40 @@ def open_gate(path):
         gate.write(b"x")
 
 
-def run(items, n_gpus=1, task_timeout=None, **options):
+def run(items, n_gpus=1, task_timeout=None, dispatcher=None, **options):
     """The ends of all tasks, in the order of the callbacks."""
     ends = []
-    Dispatcher(Worker, list(range(n_gpus)), **PATIENT, **options).run(
+    (dispatcher or Dispatcher(Worker, list(range(n_gpus)), **PATIENT, **options)).run(
         items, lambda task_id, result, worker_id: ends.append((task_id, result)),
         on_timeout=lambda task_id, timeout, worker_id: ends.append((task_id, timeout)),
         task_timeout=task_timeout)
     return ends
 
 
-def held(path, items):
-    """The items, after one that keeps the only worker busy until all of them have been given to the run."""
-    yield Task("gate " + path, priority=3)
-    yield from items
-    open_gate(path)
+def run_when_all_wait(path, items, **options):
+    """The ends of the items. A task before them keeps the only worker busy until the run has sorted all of them. That is
+    a little later than the end of the generator."""
+    dispatcher = Dispatcher(Worker, [0], **PATIENT, **options)
+
+    def open_when_sorted():
+        while not dispatcher.get_stats()["source_done"]:
+            os.sched_yield()
+        open_gate(path)
+
+    opener = threading.Thread(target=open_when_sorted, daemon=True)
+    opener.start()
+    ends = run(iter([Task("gate " + path, priority=3), *items]), dispatcher=dispatcher)
+    opener.join()
+    return ends[1:]
 
 
 def test_tasks_start_in_the_order_of_the_generator(gate):
-    assert run(held(gate, range(100)))[1:] == [(number + 1, number) for number in range(100)]
+    assert run_when_all_wait(gate, range(100)) == [(number + 1, number) for number in range(100)]
 
 
 def test_a_higher_priority_starts_first(gate):
     items = [Task(number, priority=number % 8 - 4) for number in range(200)] + ["plain", Task("last", -4)]
-    results = [result for _, result in run(held(gate, items))[1:]]
+    results = [result for _, result in run_when_all_wait(gate, items)]
     levels = {task.item: task.priority for task in items if isinstance(task, Task)} | {"plain": 0}
     assert results == sorted(results, key=lambda item: -levels[item])
     assert [item for item in results if levels[item] == 2] == list(range(6, 200, 8))
@@ -71,7 +82,7 @@ def test_a_higher_priority_starts_first(gate):
 
 def test_results_of_an_ordered_run_keep_their_order(gate):
     items = [Task(number, priority=number % 8 - 4) for number in range(100)]
-    assert [result for _, result in run(held(gate, items), ordered=True)[1:]] == list(range(100))
+    assert [result for _, result in run_when_all_wait(gate, items, ordered=True)] == list(range(100))
 
 
 def test_the_time_limit_of_one_task(gate):
