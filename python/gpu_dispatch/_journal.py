@@ -6,9 +6,9 @@ import operator
 import os
 import reprlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpu_dispatch import _native
 
@@ -123,11 +123,16 @@ def _wait_ms(seconds: Any) -> int:
 
 
 
-class Shard(NamedTuple):
-    """One of `count` parts of a list. index counts from 0; people and file names count from 1: str() is "3/16"."""
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of a list. index counts from 0; people and file names count from 1: str() is "3/16". It can be
+    unpacked: index, count = shard."""
 
     index: int
     count: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.index, self.count))
 
     def owns(self, key: Any) -> bool:
         """Whether the item with this key belongs to the shard. Call it if the program reads or prepares only its own

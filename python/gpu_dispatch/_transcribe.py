@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, get_type_hints
 
 from . import _native
-from ._journal import shard_option
+from ._journal import Shard, shard_option
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -122,7 +122,7 @@ class Options(TypedDict, total=False):
     retry_failed: bool  #: transcribe the files again that the journal records as failed
     journal_sync: str | None  #: "normal" or "full"
     force_resume: bool  #: resume even if the journal was made with other options
-    shard: tuple[int, int] | str | None  #: only the files of this shard: (index, count) from 0, "3/16" or "auto"
+    shard: Shard | tuple[int, int] | str | None  #: only the files of this shard: (index, count) from 0, "3/16" or "auto"
     skip_done: StrPath | Sequence[StrPath] | None  #: other journals: skip the files that are done there
     lock_wait: float | None  #: seconds to wait if another run uses the journal
     recursive: bool  #: also use files in subdirectories
@@ -146,7 +146,7 @@ def _tries(retries: int) -> int:
     return retries + 1  # the command counts the first attempt as well
 
 
-def _shard(shard: tuple[int, int] | str) -> str:
+def _shard(shard: Shard | tuple[int, int] | str) -> str:
     return shard if isinstance(shard, str) else str(shard_option(shard))
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native, _transcribe
-from ._journal import Versioned, file_key, shard_option
+from ._journal import Shard, Versioned, file_key, shard_option
 from ._records import distribute_to_gpus, run_multi_gpu
 from .dispatcher import Dispatcher, is_free
 from .ui import plain
@@ -563,7 +563,7 @@ class LauncherOrchestrator:
         retry_failed: bool = False,
         journal_sync: str = "normal",
         force_resume: bool = False,
-        shard: tuple[int, int] | str | None = None,
+        shard: Shard | tuple[int, int] | str | None = None,
         skip_done: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         lock_wait: float = 0.0,
         **setup_kwargs: Any,

@@ -21,6 +21,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._journal import Shard
 from .dispatcher import Control, Dispatcher, is_free
 from .worker import BaseWorker
 
@@ -404,7 +405,7 @@ class RichDispatcher(Control):
         key: Callable[[Any], Any] | None = None,
         journal_sync: str = "normal",
         force_resume: bool = False,
-        shard: tuple[int, int] | str | None = None,
+        shard: Shard | tuple[int, int] | str | None = None,
         skip_done: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         lock_wait: float = 0.0,
         **setup_kwargs: Any,
