@@ -90,8 +90,9 @@ struct gd_journal_options {
      * for so long. */
     unsigned lock_wait_ms;
 
-    /* The paths of other journals: tasks that are done there are skipped, as if this journal had their records. The files
-     * are only read. Copied. */
+    /* The paths of other journals: tasks that are done there, with the same version, are skipped, as if this journal had
+     * their records. The files are read when this journal is opened, and stay as they are. Each of their records takes 27
+     * to 53 bytes of memory, and counts once. Copied. */
     const char *const *skip_done;
     size_t n_skip_done;
 

@@ -21,6 +21,7 @@
 #include "journal/db.h"
 #include "journal/journal.h"
 #include "journal/lock/lock.h"
+#include "journal/lookup/done.h"
 #include "journal/lookup/resume.h"
 
 /* A growing buffer. If it cannot grow, it stays as it was. */
@@ -94,6 +95,7 @@ struct gd_journal {
 
     /* used by the feeder's thread */
     struct gd__resume *resume; /* NULL: every task is new */
+    struct gd__done *done;     /* in other journals; NULL: none were given */
     uint64_t next_id;
     atomic_bool interrupted;
     _Atomic uint64_t taken, skipped, skipped_failed;

@@ -2,12 +2,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/fault.h"
-#include "base/hash/key.h"
 #include "base/sized.h"
 #include "binding.h"
 #include "journal/identity.h"
@@ -173,6 +173,25 @@ static int open_records(struct gd_journal *j)
     return rc;
 }
 
+/* Reads the journals of skip_done, before anything is written. */
+static int read_done(struct gd_journal *j)
+{
+    struct stat ours, other;
+    const bool exists = stat(j->path, &ours) == 0;
+    int rc = j->o.n_skip_done > 0 ? gd__done_open(&j->done) : 0;
+    for (size_t i = 0; rc == 0 && i < j->o.n_skip_done; i++) {
+        const char *path = j->o.skip_done[i];
+        if (exists && stat(path, &other) == 0 && other.st_ino == ours.st_ino && other.st_dev == ours.st_dev)
+            rc = gd__error(GD_E_INVALID,
+                           "%s is the journal of this run, and was also named in skip_done: name only other journals "
+                           "there, and resume this one",
+                           path);
+        else
+            rc = gd__done_add(j->done, path);
+    }
+    return rc;
+}
+
 static void init_locks(struct gd_journal *j)
 {
     pthread_condattr_t monotonic;
@@ -187,6 +206,7 @@ static void init_locks(struct gd_journal *j)
 static void free_journal(struct gd_journal *j)
 {
     gd__resume_close(&j->resume);
+    gd__done_close(&j->done);
     gd__store_close(j);
     gd__journal_lock_release(&j->hold);
     gd__follow_close(j);
@@ -227,6 +247,8 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
     int rc = read_options(j, o);
     if (rc == 0)
         rc = take_lock(j);
+    if (rc == 0)
+        rc = read_done(j);
     if (rc == 0)
         rc = gd__db_open_write(&j->db, j->path);
     if (rc == 0)
@@ -430,13 +452,7 @@ static struct gd__journal_task *new_task(const struct gd__journal_key *key, uint
 
 static uint64_t hash_version(const char *version)
 {
-    unsigned char hash[GD__HASH_SIZE];
-    uint64_t value;
-    if (!version)
-        return 0;
-    gd__key_hash(version, strlen(version), hash);
-    memcpy(&value, hash, sizeof value);
-    return value | 1;
+    return version ? gd__row_version(version, strlen(version)) : 0;
 }
 
 /* Updates the run row once in TELL_EVERY skipped tasks, so that readers see progress even if there are no records to
@@ -465,7 +481,12 @@ int gd__journal_take(struct gd_journal *j, const struct gd__journal_key *key, ui
                      struct gd__journal_task **out)
 {
     struct gd__row row = { .id = 0 };
-    const uint64_t version = j->resume ? hash_version(key->version) : 0;
+    const uint64_t version = j->resume || j->done ? hash_version(key->version) : 0;
+    /* This comes first: gd__resume_find() would reserve an id for the task. */
+    if (j->done && gd__done_take(j->done, key->hash, version)) {
+        count_skipped(j, false);
+        return 0;
+    }
     const int found = j->resume ? gd__resume_find(j->resume, key->hash, version, &row) : 0;
     if (found < 0 && found != GD_E_SHUTDOWN)
         return lookup_failed(j, found);

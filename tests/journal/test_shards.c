@@ -204,6 +204,120 @@ TEST(a_new_journal_of_the_whole_list_is_refused_beside_those_of_shards)
     CHECK_EQ(run_shard(&job, whole, GD_JOURNAL_RESUME_REST), 0);
 }
 
+/* --- tasks that are done in other journals --- */
+
+/* Runs the numbers from..to with this journal. */
+static void run_part(const char *path, size_t from, size_t to)
+{
+    struct job job = JOB("");
+    job_numbers(&job, to);
+    job.lines += from;
+    job.n -= from;
+    job.j.path = path;
+    CHECK_EQ(job_run(&job), 0);
+}
+
+TEST(tasks_that_are_done_elsewhere_are_skipped)
+{
+    static const char *const others[] = { "a.db", "b.db" };
+    directory_enter();
+    run_part("a.db", 0, 5000);
+    run_part("b.db", 5000, 9000);
+    struct job job = JOB("");
+    job_numbers(&job, 10000);
+    job.j.skip_done = others;
+    job.j.n_skip_done = 2;
+    job.j.resume = GD_JOURNAL_RESUME_REST;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.done, 1000);
+    CHECK_EQ(job.counts.skipped, 9000);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), min(number), max(number), max(id) FROM task"), "1000|9000|9999|1000");
+    CHECK_STR(job_sql("a.db", "SELECT count(*) FROM run"), "1"); /* they are only read */
+    /* The second time, with the records of both. */
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.done, 0);
+    CHECK_EQ(job.counts.skipped, 10000);
+}
+
+TEST(failed_tasks_and_other_versions_are_not_done_elsewhere)
+{
+    static const char *const others[] = { "a.db" }, *first[] = { "1", "1", NULL, "1" },
+                             *second[] = { "1", "2", NULL, NULL };
+    directory_enter();
+    struct job job = JOB("");
+    job_lines(&job, "same", "changed", "none", "gone", "!bad", NULL);
+    job.j.path = "a.db";
+    const char *versions[5];
+    memcpy(versions, first, sizeof first);
+    versions[4] = "1";
+    job.versions = versions;
+    CHECK_EQ(job_run(&job), 0);
+    memcpy(versions, second, sizeof second);
+    job.j.path = "run.db";
+    job.j.skip_done = others;
+    job.j.n_skip_done = 1;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "changed gone !bad");
+    CHECK_EQ(job.counts.skipped, 2);
+}
+
+TEST(each_record_elsewhere_counts_once)
+{
+    static const char *const others[] = { "a.db" };
+    directory_enter();
+    struct job job = JOB("");
+    job_lines(&job, "x", "x", "y", NULL);
+    job.j.path = "a.db";
+    CHECK_EQ(job_run(&job), 0);
+    job_lines(&job, "x", "y", "x", "x", "y", NULL);
+    job.j.path = "run.db";
+    job.j.skip_done = others;
+    job.j.n_skip_done = 1;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_STR(job_ran(&job), "x y");
+    CHECK_EQ(job.counts.skipped, 3);
+    job.j.resume = GD_JOURNAL_RESUME_REST;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.done, 0);
+}
+
+TEST(other_journals_that_cannot_be_read_are_refused)
+{
+    static const struct {
+        const char *name;
+        int code;
+        const char *words;
+    } rows[] = {
+        { "none.db", GD_E_SYSTEM, "none.db" },
+        { "text.db", GD_E_CORRUPT, "not a journal" },
+        { "run.db", GD_E_INVALID, "the journal of this run" },
+        { "./link.db", GD_E_INVALID, "the journal of this run" },
+        { "", GD_E_INVALID, "skip_done[0]" },
+    };
+    directory_enter();
+    struct job job = JOB("");
+    CHECK_EQ(system("echo 'this is a text, and long enough not to be empty' > text.db"), 0);
+    job_lines(&job, "a", NULL);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(symlink("run.db", "link.db"), 0);
+    job.j.resume = GD_JOURNAL_RESUME_REST;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        job.j.skip_done = &rows[i].name;
+        job.j.n_skip_done = 1;
+        CHECK_EQ(job_run(&job), rows[i].code);
+        CHECK_CONTAINS(job.text, rows[i].words);
+    }
+    job.j.skip_done = NULL;
+    CHECK_EQ(job_run(&job), GD_E_INVALID);
+    CHECK_STR(job_sql("run.db", "SELECT count(*) FROM run"), "1");
+    /* A run that is refused creates nothing. */
+    job.j.path = "new.db";
+    job.j.skip_done = &rows[0].name;
+    CHECK_EQ(job_run(&job), GD_E_SYSTEM);
+    CHECK(!exists("new.db"));
+    CHECK(!exists("new.db-lock"));
+}
+
 /* --- version 1 --- */
 
 TEST(a_journal_of_version_1_is_read_and_then_upgraded)

@@ -21,7 +21,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/hash/key.h"
 #include "journal/db.h"
 #include "journal/journal.h"
 #include "journal/lookup/index.h"
@@ -87,34 +86,6 @@ static int wait_for_writer(void *user, int tries)
     return 1;
 }
 
-static uint64_t version_of(sqlite3_stmt *s, int column)
-{
-    unsigned char hash[GD__HASH_SIZE];
-    uint64_t version;
-    if (sqlite3_column_type(s, column) == SQLITE_NULL)
-        return 0;
-    /* Get the size first, because sqlite3_column_bytes() may move the value. */
-    const size_t size = (size_t)sqlite3_column_bytes(s, column);
-    gd__key_hash(sqlite3_column_blob(s, column), size, hash);
-    memcpy(&version, hash, sizeof version);
-    return version | 1;
-}
-
-/* Columns: id, key, version, state, attempts. Returns false if the row is not valid. */
-static bool read_row(sqlite3_stmt *s, struct gd__row *out)
-{
-    const char *state = (const char *)sqlite3_column_text(s, 3);
-    const int64_t id = sqlite3_column_int64(s, 0), attempts = sqlite3_column_int64(s, 4);
-    if (id <= 0 || (uint64_t)id > GD__ROW_MOST || sqlite3_column_bytes(s, 1) != GD__HASH_SIZE || !state || attempts < 0)
-        return false;
-    memcpy(out->key, sqlite3_column_blob(s, 1), GD__HASH_SIZE);
-    out->id = (uint64_t)id;
-    out->version = version_of(s, 2);
-    out->state = strcmp(state, "done") == 0 ? GD__FINAL_DONE : GD__FINAL_FAILED;
-    out->attempts = attempts < GD__ATTEMPTS_MOST ? (uint32_t)attempts : GD__ATTEMPTS_MOST;
-    return true;
-}
-
 /* --- the window --- */
 
 static bool at_end(const struct gd__resume *r)
@@ -132,7 +103,7 @@ static int fill_window(struct gd__resume *r)
     sqlite3_bind_int64(r->next, 2, (sqlite3_int64)r->max_id);
     sqlite3_bind_int64(r->next, 3, (sqlite3_int64)room);
     while ((rc = sqlite3_step(r->next)) == SQLITE_ROW) {
-        if (!read_row(r->next, &row) || row.id <= r->read_to || row.id > r->max_id) {
+        if (!gd__row_read(r->next, &row) || row.id <= r->read_to || row.id > r->max_id) {
             sqlite3_reset(r->next);
             return damaged(r);
         }
@@ -187,7 +158,7 @@ static int add_some_rows(struct gd__resume *r, uint64_t *last)
     sqlite3_bind_int64(r->next, 3, INDEX_ROWS);
     for (; rc == 0 && (step = sqlite3_step(r->next)) == SQLITE_ROW; n++) {
         /* Ids must ascend. Otherwise there could be more rows than the index has room for. */
-        if (!read_row(r->next, &row) || row.id <= *last || row.id > r->max_id)
+        if (!gd__row_read(r->next, &row) || row.id <= *last || row.id > r->max_id)
             rc = damaged(r);
         else if (!is_used(r, row.id))
             rc = gd__index_add(r->index, &row);

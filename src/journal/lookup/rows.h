@@ -2,7 +2,9 @@
 #ifndef GD_JOURNAL_LOOKUP_ROWS_H
 #define GD_JOURNAL_LOOKUP_ROWS_H
 
+#include <sqlite3.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/hash/siphash.h"
@@ -17,5 +19,11 @@ struct gd__row {
     uint32_t attempts;
     uint8_t state; /* enum gd__final */
 };
+
+/* Columns: id, key, version, state, attempts. Returns false if the row is not valid. */
+bool gd__row_read(sqlite3_stmt *s, struct gd__row *out);
+
+/* The hash of a version that is not NULL. It is never 0. */
+uint64_t gd__row_version(const void *version, size_t size);
 
 #endif
