@@ -124,7 +124,7 @@ def run_multi_gpu(
         ``_worker_init_with_gpu(gpu_id)``, if it has one, as `init`.
     :param init: called once in each worker with the number of its GPU, before anything is processed.
     :param task_timeout: maximum seconds for a batch.
-    :param options: keyword options for `Dispatcher`.
+    :param options: keyword options for `Dispatcher`, except shard.
     """
     if process_batch is None:
         process_batch = _of_caller("process_batch")
@@ -133,6 +133,11 @@ def run_multi_gpu(
         raise TypeError(
             "nothing to process the records with: pass process_batch (a function of a list of records, or a BaseWorker "
             "class), or define a function process_batch in the calling module"
+        )
+    if (options or {}).get("shard") is not None:
+        raise ValueError(
+            "run_multi_gpu() makes batches, which would be different in each shard: choose the records before, with "
+            "[record for record in records if find_shard().owns(record)], and give no shard"
         )
     if n_gpus < 1:
         raise ValueError(f"n_gpus must be >= 1, got {n_gpus}")

@@ -211,7 +211,8 @@ class Dispatcher(Control):
         :param ignore_gpu_locks: whether to use GPUs even if another run has locked them ("free"), and not to lock any.
         :param env: additional environment variables for the workers.
         :param job: publish runs under this name, for `gpu-dispatch top` and other observers of the same user. True: use
-            the script and the class, "script.py: Worker". None or False: publish nothing.
+            the script and the class, "script.py: Worker". None or False: publish nothing. A shard is put before the
+            name: "[3/16] script.py: Worker".
         :param shard: the shard of all runs that are not given another one; see run().
         :param on_cleanup_fail: called with (gpu_id, error) when a worker's cleanup() failed.
         :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended unexpectedly.
@@ -509,6 +510,8 @@ class Dispatcher(Control):
             options["task_timeout"] = task_timeout
         if total_tasks is not None:
             options["total_tasks"] = _at_least("total_tasks", total_tasks, 0)
+        if "job" in options and "shard" in options:  # several shards may run on one machine
+            options["job"] = f"[{Shard(*options['shard'])}] {options['job']}"
         return options
 
     def _open(self, options: dict[str, Any], setup_kwargs: dict[str, Any]) -> _native.Run:

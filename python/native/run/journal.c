@@ -282,8 +282,9 @@ PyDoc_STRVAR(
     error_doc,
     "The journal of a run cannot be used or written. This is a RuntimeError.\n\n"
     "reason is one of \"busy\" (another run uses it), \"exists\" (it has records, and resume is not set),\n"
-    "\"mismatch\" (it belongs to another worker class), \"corrupt\" (it is damaged or not a journal), \"version\"\n"
-    "(its version is not supported), \"system\" (it cannot be opened), \"write\" (it cannot be written, for example\n"
+    "\"mismatch\" (it belongs to another worker class or shard), \"corrupt\" (it is damaged or not a journal),\n"
+    "\"version\" (its version is not supported), \"system\" (it cannot be opened), \"write\" (it cannot be written, "
+    "for example\n"
     "because the disk is full, and the run was ended), \"unsupported\" (built without SQLite).");
 
 int journal_init(PyObject *module)

@@ -12,7 +12,7 @@ import pytest
 
 import gpu_dispatch
 from gpu_dispatch import BaseWorker, Dispatcher, JournalError, Shard, Task, Versioned, _native, _transcribe, find_shard
-from gpu_dispatch.multigpu import LauncherOrchestrator
+from gpu_dispatch.multigpu import LauncherOrchestrator, run_multi_gpu
 from gpu_dispatch.ui import RichDispatcher
 
 needs_journal = pytest.mark.skipif(not _native.journal_available(), reason="built without SQLite")
@@ -348,6 +348,23 @@ def test_a_shard_without_files(tmp_path):
     index = next(index for index in range(5) if not Shard(index, 5).owns(names[0]))
     launcher = LauncherOrchestrator(FileName)
     assert launcher.run(tmp_path / "in", tmp_path / "out", "sim:1", recursive=True, shard=(index, 5)) == 0
+
+
+def test_records_in_batches_are_refused():
+    with pytest.raises(ValueError, match="owns"):
+        run_multi_gpu([{"a": 1}], 1, 1, list, options={"shard": (0, 2)})
+
+
+def test_the_name_of_the_job_has_the_shard():
+    dispatcher = Dispatcher(Echo, gpu_ids=[0], job="resize")
+    names: list[str] = []
+
+    def look(task_id, result, worker_id):
+        names.extend(job["name"] for job in _native.jobs() if job["pid"] == os.getpid())
+        dispatcher.shutdown()
+
+    dispatcher.run(ITEMS, look, shard="2/3")
+    assert names[0] == "[2/3] resize"
 
 
 def test_the_command_line_of_a_transcription():
