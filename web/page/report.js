@@ -1,7 +1,13 @@
 /* The page of a run that is over. Its data are in the page. gpu-dispatch report has already reduced them. */
 
 const data = JSON.parse(byId('data').textContent);
-data.gpus.sort((a, b) => a.gpu - b.gpu);
+data.gpus.sort((a, b) => a.place - b.place || a.gpu - b.gpu);
+
+/* The machines. A machine that had several shards of the list has a place for each of them. */
+const places = data.places.map((p) => p.host +
+  (p.shard && data.places.filter((q) => q.host === p.host).length > 1 ? ' shard ' + p.shard : ''));
+const several = places.length > 1;
+function gpuName(gpu, place) { return (several ? places[place] + ' · ' : '') + (gpu < 0 ? 'none' : 'GPU ' + gpu); }
 
 tiles(byId('tiles'), [
   ['done', 'done'], ['failed', 'failed'], ['attempts', 'attempts'], ['elapsed', 'elapsed'], ['rate', 'throughput'],
@@ -41,7 +47,9 @@ function showSummary() {
   byId('bar').children[1].style.width = 100 * data.failed / Math.max(all, 1) + '%';
   if (data.runs.length > 1) {
     byId('runs-note').hidden = false;
-    set('runs-note', `${data.runs.length} runs are in this journal. They are shown one after the other, without the time between them: ` +
+    set('runs-note', several ? `${data.runs.length} runs, on ${plural(new Set(data.places.map((p) => p.host)).size, 'machine', 'machines')}. ` +
+      'Times without any run are left out.' :
+      `${data.runs.length} runs are in this journal. They are shown one after the other, without the time between them: ` +
       data.runs.slice(0, 12).map((r) => `run ${r.run} from ${duration(r.offset)} on (started ${when(r.started)})`).join(', ') +
       (data.runs.length > 12 ? ', …' : '') + '.');
   }
@@ -63,21 +71,25 @@ function showRates() {
 
 const use = new Rows(byId('use'), (lane, at) => {
   const i = Math.min(Math.floor(at / data.bucket_seconds), lane.use.length - 1);
-  return `GPU ${lane.gpu}: ${lane.use[i]} % at ${duration(at)}`;
+  return `${lane.label}: ${lane.use[i]} % at ${duration(at)}`;
 });
 
-function showUse() {
+function drawUse(rows, lanes) {
   const style = getComputedStyle(document.documentElement), heat = style.getPropertyValue('--heat').trim();
-  use.lanes = data.gpus.map((g) => ({ label: g.gpu < 0 ? 'none' : 'GPU ' + g.gpu, gpu: g.gpu, use: g.use }));
-  use.to = Math.max(data.seconds, 1e-3);
-  use.draw((g, lane, top, height) => {
+  rows.lanes = lanes;
+  rows.to = Math.max(data.seconds, 1e-3);
+  rows.draw((g, lane, top, height) => {
     lane.use.forEach((percent, i) => {
       if (percent <= 0) return;
-      const x = Math.round(use.x(i * data.bucket_seconds)), end = Math.round(use.x((i + 1) * data.bucket_seconds));
+      const x = Math.round(rows.x(i * data.bucket_seconds)), end = Math.round(rows.x((i + 1) * data.bucket_seconds));
       g.fillStyle = `rgba(${heat}, ${0.12 + 0.88 * percent / 100})`;
       g.fillRect(x, top, Math.max(end - x, 1), height);
     });
   });
+}
+
+function showUse() {
+  drawUse(use, data.gpus.map((g) => ({ label: gpuName(g.gpu, g.place), gpu: g.gpu, use: g.use })));
   setText(byId('use-note'), `in steps of ${duration(data.bucket_seconds)}; the darker, the busier`.replace('darker',
     matchMedia('(prefers-color-scheme: dark)').matches ? 'brighter' : 'darker'));
 }
@@ -86,7 +98,7 @@ function showGpus() {
   byId('gpus').replaceChildren(...data.gpus.map((g) => {
     const row = element('tr');
     fillRow(row, [
-      ['GPU', 'tight', g.gpu < 0 ? 'none' : g.gpu], ['workers', 'num', count(g.workers)], ['done', 'num', count(g.done)],
+      ['GPU', 'tight', several ? gpuName(g.gpu, g.place) : g.gpu < 0 ? 'none' : g.gpu], ['workers', 'num', count(g.workers)], ['done', 'num', count(g.done)],
       ['failed', 'num', count(g.failed)], ['busy', 'num', duration(g.busy_seconds)],
       ['mean use', 'num', (100 * Math.min(1, g.busy_seconds / Math.max(data.seconds * g.workers, 1e-9))).toFixed(1) + ' %'],
     ]);
@@ -94,18 +106,48 @@ function showGpus() {
   }));
 }
 
+/* --- machines ---------------------------------------------------------------------------------- */
+
+/* A machine as the sum of its GPUs. Its use is the mean over its workers. */
+const machines = places.map((name, i) => {
+  const gpus = data.gpus.filter((g) => g.place === i), sum = (f) => gpus.reduce((n, g) => n + f(g), 0);
+  const workers = Math.max(sum((g) => g.workers), 1);
+  return { label: name, gpus: gpus.length, workers: sum((g) => g.workers), done: sum((g) => g.done), failed: sum((g) => g.failed),
+    busy: sum((g) => g.busy_seconds), use: data.throughput.done.map((_, k) => Math.round(sum((g) => g.use[k] * g.workers) / workers)) };
+});
+
+const machineUse = new Rows(byId('machine-use'), (lane, at) => {
+  const i = Math.min(Math.floor(at / data.bucket_seconds), lane.use.length - 1);
+  return `${lane.label}: ${lane.use[i]} % at ${duration(at)}`;
+});
+
+function showMachines() {
+  byId('machines-section').hidden = !several;
+  if (!several) return;
+  drawUse(machineUse, machines);
+  byId('machines').replaceChildren(...machines.map((m) => {
+    const row = element('tr');
+    fillRow(row, [
+      ['machine', 'tight', m.label], ['GPUs', 'num', count(m.gpus)], ['workers', 'num', count(m.workers)], ['done', 'num', count(m.done)],
+      ['failed', 'num', count(m.failed)], ['busy', 'num', duration(m.busy)],
+      ['mean use', 'num', (100 * Math.min(1, m.busy / Math.max(data.seconds * m.workers, 1e-9))).toFixed(1) + ' %'],
+    ]);
+    return row;
+  }));
+}
+
 /* --- timeline ------------------------------------------------------------------------------------ */
 
-const lanes = data.lanes.map(([gpu, worker]) => ({ gpu, worker, label: '', bars: [] }));
+const lanes = data.lanes.map(([gpu, worker, place]) => ({ gpu, worker, place, label: '', bars: [] }));
 for (const [lane, id, start, seconds, failure] of data.bars)
   lanes[lane].bars.push({ id, start, end: start + seconds, failure: failure === null ? null : data.failures[failure].name });
-const shared = new Set(lanes.map((l) => l.gpu)).size < lanes.length;
-for (const lane of lanes) lane.label = (lane.gpu < 0 ? 'none' : 'GPU ' + lane.gpu) + (shared ? ' · ' + lane.worker : '');
-lanes.sort((a, b) => a.gpu - b.gpu || a.worker - b.worker);
+const shared = new Set(lanes.map((l) => gpuName(l.gpu, l.place))).size < lanes.length;
+for (const lane of lanes) lane.label = gpuName(lane.gpu, lane.place) + (shared ? ' · ' + lane.worker : '');
+lanes.sort((a, b) => a.place - b.place || a.gpu - b.gpu || a.worker - b.worker);
 
 const timeline = new Rows(byId('timeline'), (lane, at, slack) => {
   const bar = barAt(lane.bars, at, slack);
-  return bar ? `task ${bar.id}, ${duration(bar.end - bar.start)}\nfrom ${duration(bar.start)}, worker ${lane.worker} on GPU ${lane.gpu}` +
+  return bar ? `task ${bar.id}, ${duration(bar.end - bar.start)}\nfrom ${duration(bar.start)}, worker ${lane.worker} on ${gpuName(lane.gpu, lane.place)}` +
     (bar.failure ? '\n' + bar.failure : '') : '';
 });
 
@@ -122,7 +164,7 @@ function showTimeline() {
 
 /* --- tasks ------------------------------------------------------------------------------------------ */
 
-function place(t) { return t.gpu < 0 ? 'no GPU' : `worker ${t.worker} on GPU ${t.gpu}`; }
+function place(t) { return t.gpu < 0 ? 'no GPU' : `worker ${t.worker} on ${gpuName(t.gpu, t.place)}`; }
 
 function showSlowest() {
   byId('slowest').replaceChildren(...data.slowest.map((t) => {
@@ -130,7 +172,7 @@ function showSlowest() {
     fillRow(row, [
       ['time', 'num', duration(t.seconds)], ['task', 'num', count(t.number)], ['input', 'what mono', t.input],
       ['how it ended', 'tight', t.failure ? failureBadge(t.failure) : 'done'], ['attempts', 'num', count(t.attempts)],
-      ['GPU', 'tight', t.gpu < 0 ? 'none' : t.gpu], ['worker', 'tight', t.worker], ['started after', 'num', duration(t.start)],
+      ['GPU', 'tight', several ? gpuName(t.gpu, t.place) : t.gpu < 0 ? 'none' : t.gpu], ['worker', 'tight', t.worker], ['started after', 'num', duration(t.start)],
     ]);
     return row;
   }));
@@ -160,6 +202,7 @@ function showFailures() {
 
 function draw() {
   showRates();
+  showMachines();
   showUse();
   showTimeline();
 }

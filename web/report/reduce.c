@@ -45,12 +45,18 @@ static double finite(double seconds)
     return !(seconds > 0) ? 0 : seconds < LONGEST ? seconds : LONGEST;
 }
 
+static struct web_span *span_of(const struct web_reduced *d, uint64_t run)
+{
+    return &d->runs[run < 1 ? 0 : run > WEB_MOST_RUNS ? WEB_MOST_RUNS - 1 : run - 1];
+}
+
 void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const struct gd_journal_record *r)
 {
     gd__buffer_format(b, "{\"number\":%llu,\"attempts\":%u,\"gpu\":%d,\"worker\":%d,\"start\":%.4f,\"seconds\":%.6f",
                       (unsigned long long)r->number, r->attempts, r->gpu_id, r->worker_id, web_reduced_start(d, r),
                       finite(r->seconds));
-    gd__buffer_format(b, ",\"exit_code\":%d,\"signal\":%d", r->exit_code, r->signal);
+    gd__buffer_format(b, ",\"place\":%d,\"exit_code\":%d,\"signal\":%d", span_of(d, r->run)->place, r->exit_code,
+                      r->signal);
     add_named(b, "input", r->input, r->input_size, INPUT_SHOWN);
     add_named(b, "failure", r->failure, r->failure ? strlen(r->failure) : 0, sizeof d->classes[0].name - 1);
     add_named(b, "error", r->error, r->error ? strlen(r->error) : 0, ERROR_SHOWN);
@@ -60,20 +66,48 @@ void web_add_record(struct gd__buffer *b, const struct web_reduced *d, const str
 
 /* --- runs, workers and GPUs --------------------------------------------------------------- */
 
-/* The slot of a worker in the table, or the free slot for it. */
-static int *table_slot(const struct web_reduced *d, int gpu, int worker)
+/* Finds the place of a run that has written records. */
+static int learn_place(void *user, const struct gd_journal_run *run)
 {
-    size_t at = ((unsigned)gpu * 2654435761u + (unsigned)worker * 40503u) % TABLE;
-    while (d->lane_table[at] &&
-           (d->lanes[d->lane_table[at] - 1].gpu != gpu || d->lanes[d->lane_table[at] - 1].worker != worker))
-        at = (at + 1) % TABLE;
+    struct web_reduced *d = user;
+    const char *host = run->host ? run->host : "";
+    size_t i = 0;
+    if (run->done + run->failed == 0)
+        return 0;
+    while (i < d->n_places && (strcmp(d->places[i].host, host) != 0 || d->places[i].shard.index != run->shard.index ||
+                               d->places[i].shard.count != run->shard.count))
+        i++;
+    if (i == d->n_places && i < WEB_MOST_PLACES) {
+        struct web_place *larger = realloc(d->places, (i + 1) * sizeof *larger);
+        d->places = larger ? larger : d->places;
+        char *copy = larger ? strdup(host) : NULL;
+        if (!copy) {
+            d->no_memory = true;
+            return 1;
+        }
+        d->places[d->n_places++] = (struct web_place){ .host = copy, .shard = run->shard };
+    }
+    span_of(d, run->number)->place = (int)(i < WEB_MOST_PLACES ? i : WEB_MOST_PLACES - 1);
+    return 0;
+}
+
+/* The slot of a worker in the table, or the free slot for it. */
+static int *table_slot(const struct web_reduced *d, const struct gd_journal_record *r)
+{
+    const int place = span_of(d, r->run)->place;
+    size_t at = ((unsigned)r->gpu_id * 2654435761u + (unsigned)r->worker_id * 40503u + (unsigned)place * 97u) % TABLE;
+    for (; d->lane_table[at]; at = (at + 1) % TABLE) {
+        const struct web_lane *lane = &d->lanes[d->lane_table[at] - 1];
+        if (lane->gpu == r->gpu_id && lane->worker == r->worker_id && lane->place == place)
+            break;
+    }
     return &d->lane_table[at];
 }
 
-static size_t gpu_index(struct web_reduced *d, int gpu)
+static size_t gpu_index(struct web_reduced *d, int place, int gpu)
 {
     for (size_t i = 0; i < d->n_gpus; i++) {
-        if (d->gpus[i].gpu == gpu)
+        if (d->gpus[i].gpu == gpu && d->gpus[i].place == place)
             return i;
     }
     struct web_gpu *larger = realloc(d->gpus, (d->n_gpus + 1) * sizeof *larger);
@@ -82,33 +116,30 @@ static size_t gpu_index(struct web_reduced *d, int gpu)
         return 0;
     }
     d->gpus = larger;
-    d->gpus[d->n_gpus] = (struct web_gpu){ .gpu = gpu };
+    d->gpus[d->n_gpus] = (struct web_gpu){ .gpu = gpu, .place = place };
     return d->n_gpus++;
 }
 
 /* Returns NULL if the first pass did not store the worker. */
 static struct web_lane *find_lane(const struct web_reduced *d, const struct gd_journal_record *r)
 {
-    const int slot = *table_slot(d, r->gpu_id, r->worker_id);
+    const int slot = *table_slot(d, r);
     return slot ? &d->lanes[slot - 1] : NULL;
 }
 
 static void learn_lane(struct web_reduced *d, const struct gd_journal_record *r)
 {
-    int *slot = table_slot(d, r->gpu_id, r->worker_id);
+    const int place = span_of(d, r->run)->place;
+    int *slot = table_slot(d, r);
     if (*slot || d->n_lanes == WEB_MOST_LANES)
         return;
-    const size_t gpu_at = gpu_index(d, r->gpu_id);
+    const size_t gpu_at = gpu_index(d, place, r->gpu_id);
     if (d->no_memory)
         return;
-    d->lanes[d->n_lanes] = (struct web_lane){ .gpu = r->gpu_id, .worker = r->worker_id, .gpu_at = gpu_at };
+    d->lanes[d->n_lanes] =
+        (struct web_lane){ .gpu = r->gpu_id, .worker = r->worker_id, .place = place, .gpu_at = gpu_at };
     d->gpus[gpu_at].workers++;
     *slot = (int)++d->n_lanes;
-}
-
-static struct web_span *span_of(const struct web_reduced *d, uint64_t run)
-{
-    return &d->runs[run < 1 ? 0 : run > WEB_MOST_RUNS ? WEB_MOST_RUNS - 1 : run - 1];
 }
 
 static bool ran(const struct gd_journal_record *r)
@@ -132,6 +163,38 @@ static int first_pass(void *user, const struct gd_journal_record *r)
 }
 
 /* --- layout ------------------------------------------------------------------------------ */
+
+static int by_first(const void *pa, const void *pb)
+{
+    const struct web_span *a = *(struct web_span *const *)pa, *b = *(struct web_span *const *)pb;
+    return a->first != b->first ? (a->first < b->first ? -1 : 1) : (a > b) - (a < b);
+}
+
+/* Runs of several machines: their times are kept, except that times without any run are left out. */
+static int lay_out_machines(struct web_reduced *d)
+{
+    struct web_span **spans = calloc(WEB_MOST_RUNS, sizeof *spans);
+    size_t n = 0;
+    if (!spans)
+        return gd__fail("out of memory");
+    for (size_t i = 0; i < WEB_MOST_RUNS; i++)
+        if (d->runs[i].first > 0) {
+            spans[n++] = &d->runs[i];
+            d->n_runs = i + 1;
+        }
+    if (n > 0)
+        qsort(spans, n, sizeof(struct web_span *), by_first);
+    double left_out = n > 0 ? spans[0]->first : 0, last = left_out;
+    for (size_t i = 0; i < n; i++) {
+        left_out += spans[i]->first > last ? spans[i]->first - last : 0;
+        last = spans[i]->last > last ? spans[i]->last : last;
+        spans[i]->offset = spans[i]->first - left_out;
+    }
+    d->seconds = last - left_out;
+    d->step = d->seconds > 0 ? d->seconds / WEB_REPORT_STEPS : 1;
+    free(spans);
+    return 0;
+}
 
 static void lay_out_time(struct web_reduced *d)
 {
@@ -259,10 +322,15 @@ int web_reduce(struct web_reduced *d, const struct web_records *r)
                                .lane_table = calloc(TABLE, sizeof *d->lane_table) };
     if (!d->runs || !d->lanes || !d->lane_table)
         return gd__fail("out of memory");
-    int rc = r->each(r->user, &all, first_pass, d);
+    int rc = r->runs ? r->runs(r->user, learn_place, d) : 0;
+    if (rc >= 0 && !d->no_memory)
+        rc = r->each(r->user, &all, first_pass, d);
     if (d->no_memory)
         return gd__fail("out of memory");
-    lay_out_time(d);
+    if (d->n_places <= 1)
+        lay_out_time(d);
+    else if (lay_out_machines(d) < 0)
+        return -1;
     if (rc >= 0 && lay_out_bars(d) < 0)
         return -1;
     if (rc >= 0)
@@ -276,6 +344,9 @@ void web_reduced_free(struct web_reduced *d)
         free(d->lanes[i].bars);
     for (size_t i = 0; i < d->n_classes; i++)
         gd__buffer_free(&d->classes[i].json);
+    for (size_t i = 0; i < d->n_places; i++)
+        free(d->places[i].host);
+    free(d->places);
     free(d->runs);
     free(d->gpus);
     free(d->lanes);

@@ -4,7 +4,8 @@
  * runs with their times, the workers and the GPUs. The second pass counts tasks and selects those to draw.
  *
  * The runs of a journal are drawn one after the other, without the time between them. For example, if a run was killed
- * in the evening and resumed in the morning, the night is not shown as idle time.
+ * in the evening and resumed in the morning, the night is not shown as idle time. Runs of several machines may overlap:
+ * then only the time in which no machine had a run is left out.
  */
 #ifndef GD_WEB_REPORT_REDUCE_H
 #define GD_WEB_REPORT_REDUCE_H
@@ -16,6 +17,7 @@
 
 enum {
     WEB_MOST_RUNS = 10000,
+    WEB_MOST_PLACES = 4096,
     WEB_MOST_LANES = 4096, /* workers that are stored */
     WEB_DRAWN_LANES = 128, /* workers that are drawn */
     WEB_MOST_CLASSES = 32, /* classes of failures; the last one, "other", is for the rest */
@@ -26,10 +28,18 @@ enum {
 struct web_span {
     double first, last; /* Unix time; first 0: no task ran */
     double offset;      /* where the run begins on the page */
+    int place;          /* index into web_reduced.places */
+};
+
+/* A machine. If it had several shards of the list, each of them is a place, because their workers have the same
+ * numbers. */
+struct web_place {
+    char *host; /* "": not known */
+    struct gd_shard shard;
 };
 
 struct web_gpu {
-    int gpu;
+    int gpu, place;
     uint64_t workers, done, failed;
     double busy_seconds;
     double busy[WEB_REPORT_STEPS]; /* seconds, summed over its workers */
@@ -42,7 +52,7 @@ struct web_bar {
 };
 
 struct web_lane {
-    int gpu, worker;
+    int gpu, worker, place;
     size_t gpu_at;        /* index into web_reduced.gpus */
     struct web_bar *bars; /* for each step the tasks that are drawn, the longest first; NULL: not drawn */
 };
@@ -56,11 +66,14 @@ struct web_class {
 struct web_reduced {
     struct web_span *runs;
     size_t n_runs;
+    struct web_place *places;
+    size_t n_places;
     struct web_gpu *gpus;
     size_t n_gpus;
     struct web_lane *lanes;
     size_t n_lanes, n_drawn;
-    int *lane_table; /* a hash table by GPU and worker, with 2 * WEB_MOST_LANES slots: index into lanes + 1; 0: free */
+    int *
+        lane_table; /* a hash table by place, GPU and worker, with 2 * WEB_MOST_LANES slots: index into lanes + 1; 0: free */
     size_t bars_per_step;
     double seconds, step;
     uint64_t done, failed, attempts;

@@ -68,6 +68,22 @@ static void add_runs(struct gd__buffer *b, const struct web_reduced *d)
     gd__buffer_text(b, "]");
 }
 
+/* The machines. Their order is that of their first runs. */
+static void add_places(struct gd__buffer *b, const struct web_reduced *d)
+{
+    gd__buffer_text(b, ",\"places\":[");
+    for (size_t i = 0; i < d->n_places; i++) {
+        const struct web_place *p = &d->places[i];
+        gd__buffer_text(b, i ? ",{\"host\":" : "{\"host\":");
+        web_add_beginning(b, *p->host ? p->host : "unknown", *p->host ? strlen(p->host) : strlen("unknown"), 100);
+        if (p->shard.count > 0)
+            gd__buffer_format(b, ",\"shard\":\"%u/%u\"}", p->shard.index + 1, p->shard.count);
+        else
+            gd__buffer_text(b, ",\"shard\":null}");
+    }
+    gd__buffer_text(b, "]");
+}
+
 static void add_counts(struct gd__buffer *b, const char *name, const uint64_t *counts)
 {
     gd__buffer_format(b, "\"%s\":[", name);
@@ -82,8 +98,9 @@ static void add_gpus(struct gd__buffer *b, const struct web_reduced *d)
     for (size_t i = 0; i < d->n_gpus; i++) {
         const struct web_gpu *g = &d->gpus[i];
         gd__buffer_format(
-            b, "%s{\"gpu\":%d,\"workers\":%llu,\"done\":%llu,\"failed\":%llu,\"busy_seconds\":%.4f,\"use\":[",
-            i ? "," : "", g->gpu, (unsigned long long)g->workers, (unsigned long long)g->done,
+            b,
+            "%s{\"gpu\":%d,\"place\":%d,\"workers\":%llu,\"done\":%llu,\"failed\":%llu,\"busy_seconds\":%.4f,\"use\":[",
+            i ? "," : "", g->gpu, g->place, (unsigned long long)g->workers, (unsigned long long)g->done,
             (unsigned long long)g->failed, g->busy_seconds);
         for (size_t k = 0; k < WEB_REPORT_STEPS; k++) {
             const double part = g->busy[k] / (d->step * (double)g->workers);
@@ -117,7 +134,7 @@ static void add_lanes(struct gd__buffer *b, const struct web_reduced *d)
     gd__buffer_format(b, ",\"lanes_left_out\":%zu,\"bars_left_out\":%llu,\"lanes\":[", d->n_lanes - d->n_drawn,
                       (unsigned long long)d->bars_left_out);
     for (size_t i = 0; i < d->n_drawn; i++)
-        gd__buffer_format(b, "%s[%d,%d]", i ? "," : "", d->lanes[i].gpu, d->lanes[i].worker);
+        gd__buffer_format(b, "%s[%d,%d,%d]", i ? "," : "", d->lanes[i].gpu, d->lanes[i].worker, d->lanes[i].place);
     gd__buffer_text(b, "],\"bars\":[");
     for (size_t i = 0; i < d->n_drawn; i++)
         comma = add_lane_bars(b, d, i, comma);
@@ -172,6 +189,7 @@ static int make_data(struct gd__buffer *b, const struct web_records *r, const ch
         rc = gd__fail("%s", gd_error_text());
     if (rc == 0) {
         add_summary(b, &s, &d, file);
+        add_places(b, &d);
         add_runs(b, &d);
         gd__buffer_text(b, ",\"throughput\":{");
         add_counts(b, "done", d.ended_done);

@@ -12,13 +12,15 @@
 
 enum { WEB_REPORT_STEPS = 400 };
 
-/* The source of records: the reader of a journal, or a test. The functions are like gd_journal_reader_each() and
- * gd_journal_reader_summary(). */
+/* The source of records: the reader of a journal, or of several, or a test. The functions are like
+ * gd_journal_reader_each() and gd_journal_reader_summary(). */
 struct web_records {
     void *user;
     int (*each)(void *user, const struct gd_journal_query *q,
                 int (*fn)(void *arg, const struct gd_journal_record *record), void *arg);
     int (*summary)(void *user, struct gd_journal_summary *out);
+    /* Like gd_journal_reader_runs(). NULL: all runs were on one machine. */
+    int (*runs)(void *user, int (*fn)(void *arg, const struct gd_journal_run *run), void *arg);
 };
 
 /* Writes the page to PATH.part and renames that to path. file: the journal's name, shown on the page. named: the user
