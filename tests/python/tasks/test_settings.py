@@ -51,8 +51,8 @@ def run(items, n_gpus=1, task_timeout=None, dispatcher=None, **options):
 
 
 def run_when_all_wait(path, items, **options):
-    """The ends of the items. A task before them keeps the only worker busy until the run has sorted all of them. That is
-    a little later than the end of the generator."""
+    """The ends of the items. A task before them keeps the only worker busy until the run has sorted all of them. This
+    is a little later than the end of the generator."""
     dispatcher = Dispatcher(Worker, [0], **PATIENT, **options)
 
     def open_when_sorted():
