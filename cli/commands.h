@@ -10,6 +10,7 @@ int cli_gpus_main(int argc, char **argv);
 int cli_estimate_main(int argc, char **argv);
 int cli_status_main(int argc, char **argv);
 int cli_export_main(int argc, char **argv);
+int cli_merge_main(int argc, char **argv);
 int cli_top_main(int argc, char **argv);
 int cli_report_main(int argc, char **argv);
 int cli_transcribe_main(int argc, char **argv);

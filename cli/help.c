@@ -12,11 +12,10 @@
 
 const char cli_usage[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
                          "       gpu-dispatch transcribe [OPTIONS] --input-dir DIR\n"
-                         "       gpu-dispatch gpus | estimate | top | status | export | report ...\n"
+                         "       gpu-dispatch gpus | estimate | top | status | export | report | merge ...\n"
                          "       gpu-dispatch help [TOPIC] | --version | --help\n";
 
 static const char general[] = "usage: gpu-dispatch COMMAND [OPTIONS] [ARGUMENTS]\n"
-                              "\n"
                               "Keeps every GPU of this machine busy with a stream of tasks. No task is lost.\n"
                               "\n"
                               "Examples:\n"
@@ -34,6 +33,7 @@ static const char general[] = "usage: gpu-dispatch COMMAND [OPTIONS] [ARGUMENTS]
                               "  status      show the state of a run from its journal\n"
                               "  export      write the records of a journal as CSV or JSON lines\n"
                               "  report      make a web page from a journal\n"
+                              "  merge       make one journal from several\n"
                               "  help        show this text, or help on a command or a topic\n"
                               "\n"
                               "Topics: placeholders, input, output, journal, shards, stream, environment, exit\n"
@@ -214,6 +214,7 @@ static const struct topic {
     { "status", cli_status_main, NULL },
     { "export", cli_export_main, NULL },
     { "report", cli_report_main, NULL },
+    { "merge", cli_merge_main, NULL },
     { "placeholders", NULL, placeholders },
     { "input", NULL, input },
     { "output", NULL, output },

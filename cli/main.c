@@ -45,6 +45,7 @@ static const struct command {
     { "report", cli_report_main },
     { "status", cli_status_main },
     { "export", cli_export_main },
+    { "merge", cli_merge_main },
     { "help", cli_help_main },
     { "--help", help },
     { "-h", help },

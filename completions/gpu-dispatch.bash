@@ -125,7 +125,7 @@ _gpu_dispatch() {
 
 _gpu_dispatch_offer() {
     if ((at == 1)); then
-        _gpu_dispatch_words 'run transcribe gpus estimate top status export report help --version --help'
+        _gpu_dispatch_words 'run transcribe gpus estimate top status export report merge help --version --help'
         return
     fi
     if ((at > 2)) && [[ $previous == -* ]]; then
@@ -140,13 +140,14 @@ _gpu_dispatch_offer() {
     gpus) _gpu_dispatch_words '--gpus --json -h --help' ;;
     estimate) _gpu_dispatch_words '--input-dir --pattern --recursive --gpus --json -h --help' ;;
     top) _gpu_dispatch_words '--once --list --json --page -h --help' ;;
-    status) [[ $cur == -* ]] && _gpu_dispatch_words '--json -h --help' || _gpu_dispatch_files -f ;;
+    status) [[ $cur == -* ]] && _gpu_dispatch_words '--json --overlaps -h --help' || _gpu_dispatch_files -f ;;
+    merge) [[ $cur == -* ]] && _gpu_dispatch_words '-o --output --force -h --help' || _gpu_dispatch_files -f ;;
     export)
         if [[ $cur == -* ]]; then _gpu_dispatch_words '--csv --jsonl --failed -o --output -h --help'; else _gpu_dispatch_files -f; fi ;;
     report)
         if [[ $cur == -* ]]; then _gpu_dispatch_words '-o --output -h --help'; else _gpu_dispatch_files -f; fi ;;
     transcribe) _gpu_dispatch_transcribe ;;
-    help) _gpu_dispatch_words 'run transcribe gpus estimate top status export report placeholders input output journal stream environment exit' ;;
+    help) _gpu_dispatch_words 'run transcribe gpus estimate top status export report merge placeholders input output journal stream environment exit' ;;
     esac
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * `gpu-dispatch export FILE --csv|--jsonl`: writes the records of a journal for other programs. Records are written one
+ * `gpu-dispatch export FILE... --csv|--jsonl`: writes the records of journals for other programs. Records are written one
  * at a time, so memory does not grow with their number.
  *
  * The CSV follows RFC 4180. Its first line has the headings. Fields with a quote, comma or line end are quoted, and
@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gpu_dispatch/journal.h>
@@ -25,6 +24,7 @@
 #include "base/text/json.h"
 #include "base/text/json_write.h"
 #include "cli/commands.h"
+#include "cli/commands/journals/set.h"
 #include "cli/options.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/run/journal/run_journal.h"
@@ -52,17 +52,19 @@ static const struct cli_opt table[] = {
 
 static const struct cli_opts options = {
     .command = "export",
-    .usage = "usage: gpu-dispatch export FILE --csv|--jsonl [--failed] [-o OUT]\n"
+    .usage = "usage: gpu-dispatch export FILE... --csv|--jsonl [--failed] [-o OUT]\n"
              "\n"
              "Writes the records of a journal (made with `run --journal FILE`), one for each\n"
-             "finished task. It also works while the run is still going on.\n"
+             "finished task. It also works while the run is still going on. Several journals\n"
+             "are written as if they had been merged, with one record for each task.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch export run.db --csv -o run.csv\n"
-             "  gpu-dispatch export run.db --jsonl --failed > failed.jsonl\n",
+             "  gpu-dispatch export run.db --jsonl --failed > failed.jsonl\n"
+             "  gpu-dispatch export part.*.db --csv -o run.csv\n",
     .table = table,
-    .after = "Exit status: 0; 255 if the journal does not exist or cannot be read, or the\n"
-             "output cannot be written. More: man gpu-dispatch-export.\n",
+    .after = "Exit status: 0; 255 if a journal does not exist or cannot be read, or the output\n"
+             "cannot be written. More: man gpu-dispatch-export.\n",
 };
 
 /* --- one record ------------------------------------------------------------------- */
@@ -238,12 +240,12 @@ static int find_input_kind(struct exporter *x, struct gd_journal_reader *r)
 }
 
 /* A reader that closes the pipe (`| head`) is not an error. */
-static int write_all(struct exporter *x, const char *path)
+static int write_all(struct exporter *x, struct cli_journals *j)
 {
     const struct gd_journal_query q = { .size = sizeof q, .failed_only = x->asked->failed };
     struct gd_journal_reader *r = NULL;
-    if (gd_journal_reader_open(&r, path) < 0)
-        return gd__fail("%s", gd_error_text());
+    if (cli_journals_open(j, &r) < 0)
+        return -1;
     int rc = find_input_kind(x, r);
     if (rc == 0 && x->asked->csv && fputs(csv_headings, x->to) < 0)
         x->error = errno;
@@ -261,49 +263,39 @@ static int write_all(struct exporter *x, const char *path)
 }
 
 /* Writes a temporary file and renames it, so that the output file is either complete or unchanged. */
-static int write_file(struct exporter *x, const char *path)
+static int write_file(struct exporter *x, struct cli_journals *j)
 {
     struct gd__replacement r;
-    struct stat journal, out;
-    if (stat(path, &journal) == 0 && stat(x->asked->output, &out) == 0 && journal.st_dev == out.st_dev &&
-        journal.st_ino == out.st_ino)
-        return gd__fail("-o %s is the journal itself: give another file", x->asked->output);
+    if (cli_journals_check_output(j, x->asked->output) < 0)
+        return -1;
     int rc = gd__replace_begin(&r, x->asked->output, true);
     x->to = r.to;
     if (rc == 0)
-        rc = write_all(x, path);
+        rc = write_all(x, j);
     return gd__replace_end(&r, rc, true);
 }
 
-static int export_journal(const struct asked *asked, const char *path)
+static int export_journals(const struct asked *asked, struct cli_journals *j)
 {
     struct exporter x = { .asked = asked, .to = stdout };
     const bool file = asked->output && strcmp(asked->output, "-") != 0;
-    int rc = file ? write_file(&x, path) : write_all(&x, path);
+    int rc = file ? write_file(&x, j) : write_all(&x, j);
     gd__buffer_free(&x.line);
     gd__buffer_free(&x.payload);
     if (rc < 0)
         cli_say("%s", gd__fail_text());
     else if (x.error == EPIPE)
         clearerr(stdout);
-    return rc < 0 ? CLI_EXIT_ERROR : 0;
+    return rc < 0 || j->n_readable < j->n ? CLI_EXIT_ERROR : 0;
 }
 
-/* The file may come before or after the options. */
-static int parse(struct asked *asked, int argc, char **argv, const char **path)
+static int parse(struct asked *asked, int argc, char **argv, struct cli_journals *j)
 {
-    int first = cli_opts_parse(&options, asked, argc, argv);
-    if (first < 0 || asked->help || asked->list_options)
-        return first;
-    if (first < argc) {
-        *path = argv[first];
-        int rest = cli_opts_parse(&options, asked, argc - first - 1, argv + first + 1);
-        if (rest < 0 || asked->help || asked->list_options)
-            return rest;
-        if (first + 1 + rest < argc)
-            return gd__fail("export takes only one journal: leave out \"%s\"", argv[first + 1 + rest]);
-    }
-    if (!*path)
+    if (cli_journals_parse(j, &options, asked, argc, argv) < 0)
+        return -1;
+    if (asked->help || asked->list_options)
+        return 0;
+    if (j->n_paths == 0)
         return gd__fail("export needs a journal: gpu-dispatch export FILE --csv");
     if (asked->csv == asked->jsonl)
         return gd__fail("export needs a format: give --csv or --jsonl");
@@ -313,14 +305,17 @@ static int parse(struct asked *asked, int argc, char **argv, const char **path)
 int cli_export_main(int argc, char **argv)
 {
     struct asked asked = { 0 };
-    const char *path = NULL;
+    struct cli_journals j = { .n = 0 };
+    int status = 0;
     signal(SIGPIPE, SIG_IGN);
-    if (parse(&asked, argc, argv, &path) < 0) {
+    if (parse(&asked, argc, argv, &j) < 0) {
         cli_say("%s", gd__fail_text());
-        return CLI_EXIT_ERROR;
+        status = CLI_EXIT_ERROR;
+    } else if (asked.help || asked.list_options) {
+        (asked.help ? cli_opts_help : cli_opts_list)(&options);
+    } else {
+        status = export_journals(&asked, &j);
     }
-    if (path && !asked.help && !asked.list_options)
-        return export_journal(&asked, path);
-    (asked.help ? cli_opts_help : cli_opts_list)(&options);
-    return 0;
+    cli_journals_free(&j);
+    return status;
 }

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <gpu_dispatch/journal.h>
 #include <gpu_dispatch/observe.h>
 
 #include "base/failure.h"
@@ -50,12 +52,13 @@ static const struct cli_opt table[] = {
 
 static const struct cli_opts options = {
     .command = "top",
-    .usage = "usage: gpu-dispatch top [OPTIONS] [PID|JOB]\n"
+    .usage = "usage: gpu-dispatch top [OPTIONS] [PID|JOB|JOURNAL]\n"
              "\n"
              "Shows one of your running jobs, live: its progress, its speed, and what each GPU\n"
-             "is doing or why it is idle. Name the job by its process number or its command.\n"
-             "If you name no job and there is only one, that one is shown. If there are\n"
-             "several, you choose one from a list.\n"
+             "is doing or why it is idle. Name the job by its process number, its command or\n"
+             "its journal. If you name no job and there is only one, that one is shown. If\n"
+             "there are several, you choose one from a list. To see several journals at once,\n"
+             "use gpu-dispatch status.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch top\n"
@@ -397,30 +400,67 @@ static int print_pages(const struct jobs *j, const char *which)
     return print(&b);
 }
 
+/* --- jobs by their journals -------------------------------------------------------------------------- */
+
+static bool is_file(const char *name)
+{
+    struct stat info;
+    return stat(name, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* If the job is named by its journal, puts the id of that job in id. Returns 0, also if `which` is not a journal, or -1
+ * with gd__fail_text(). */
+static int find_by_journal(const struct jobs *j, const char **which, char *id, size_t size)
+{
+    struct gd_journal_reader *r = NULL;
+    struct gd_journal_summary s = { .size = sizeof s };
+    if (!is_file(*which) || gd_journal_reader_open(&r, *which) < 0)
+        return 0;
+    const int rc = gd_journal_reader_summary(r, &s);
+    bool found = false;
+    for (size_t i = 0; rc == 0 && s.held && i < j->n && !found; i++) {
+        found = j->items[i].pid == s.pid;
+        if (found)
+            snprintf(id, size, "%s", j->items[i].id);
+    }
+    gd_journal_reader_close(&r);
+    if (!found)
+        return gd__fail("no job of this machine is using the journal %s: gpu-dispatch status %s shows it", *which,
+                        *which);
+    *which = id;
+    return 0;
+}
+
 /* --------------------------------------------------------------------------------------------------- */
+
+static int show_found(struct jobs *j, const struct asked *asked, const char *which)
+{
+    if (which && !asked->list && !asked->page)
+        return watch_job(which, asked, NULL);
+    if (asked->page)
+        return print_pages(j, which);
+    if (asked->list || j->n == 0)
+        return print_jobs(j, asked->json && asked->list);
+    if (j->n == 1)
+        return watch_job(j->items[0].id, asked, NULL);
+    if (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO) && isatty(STDIN_FILENO))
+        return choose_and_watch(j, asked);
+    if (asked->json)
+        return gd__fail("%zu jobs are running: give one of them (gpu-dispatch top --list shows them)", j->n);
+    return print_jobs(j, false);
+}
 
 static int show(const struct asked *asked, const char *which)
 {
-    int rc = -1;
     struct jobs *j = calloc(1, sizeof *j);
+    char id[sizeof j->items[0].id];
     if (!j)
         return gd__fail("out of memory");
-    if (which && !asked->list && !asked->page)
-        rc = watch_job(which, asked, NULL);
-    else if (find_jobs(j) < 0)
-        rc = -1;
-    else if (asked->page)
-        rc = print_pages(j, which);
-    else if (asked->list || j->n == 0)
-        rc = print_jobs(j, asked->json && asked->list);
-    else if (j->n == 1)
-        rc = watch_job(j->items[0].id, asked, NULL);
-    else if (!asked->once && !asked->json && tui_can_draw(STDOUT_FILENO) && isatty(STDIN_FILENO))
-        rc = choose_and_watch(j, asked);
-    else if (asked->json)
-        rc = gd__fail("%zu jobs are running: give one of them (gpu-dispatch top --list shows them)", j->n);
-    else
-        rc = print_jobs(j, false);
+    int rc = find_jobs(j);
+    if (rc == 0 && which)
+        rc = find_by_journal(j, &which, id, sizeof id);
+    if (rc == 0)
+        rc = show_found(j, asked, which);
     free(j);
     return rc;
 }
@@ -433,6 +473,8 @@ static int parse(struct asked *asked, const char **which, int argc, char **argv)
         return first < 0 ? -1 : 0;
     *which = argv[first];
     const int rest = argc - first - 1, second = cli_opts_parse(&options, asked, rest, argv + first + 1);
+    if (second >= 0 && second < rest && is_file(*which) && is_file(argv[first + 1 + second]))
+        return gd__fail("top shows one job of this machine: gpu-dispatch status shows several journals");
     if (second >= 0 && second < rest)
         return gd__fail("top shows only one job: leave out \"%s\"", argv[first + 1 + second]);
     return second < 0 ? -1 : 0;

@@ -41,9 +41,11 @@ exec {program} "$@"
 UNSET = ("BASH_ENV", "CUDA_VISIBLE_DEVICES", "GPU_DISPATCH_HTTP_TOKEN", "GPU_DISPATCH_MODELS", "HIP_VISIBLE_DEVICES",
          "PARALLEL_SHELL", "ROCR_VISIBLE_DEVICES", "WHISPER_MODEL_DIR", "ZE_AFFINITY_MASK")
 MISSING_IS_NOTHING = ("jq", "sqlite3")
-HELP = ("", "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report", "journal", "stream")
-NEEDS_JOURNALS = ("run", "transcribe", "report", "status", "export", "journal")
+HELP = ("", "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report", "merge", "journal", "stream")
+NEEDS_JOURNALS = ("run", "transcribe", "report", "status", "export", "merge", "journal")
 JOURNAL_IS_THERE = ("gpu-dispatch-status.1", "gpu-dispatch-export.1", "gpu-dispatch-journal.5", "help status", "help export")
+SHARDS_ARE_THERE = tuple(f(name) for name in ("status", "export", "report", "merge")
+                         for f in ("help {}".format, "gpu-dispatch-{}.1".format))
 HELP_NOT_RUN = ("4711", "run.failed.jsonl")  # need a job with this number, and a run with failed tasks
 
 
@@ -94,8 +96,8 @@ def run(script, directory, env):
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def prepare(directory, source, env, with_journal):
-    """The files that examples name, and a journal with a failed task."""
+def prepare(directory, source, env, with_shards, with_journal):
+    """The files that examples name, the journals of two shards, and a journal with a failed task."""
     write(directory / "infer.py", INFER)
     write(directory / "worker.py", WORKER)
     write(directory / "worker", f"#!{sys.executable}\n{WORKER}", 0o755)
@@ -106,6 +108,9 @@ def prepare(directory, source, env, with_journal):
     for name in AUDIO:
         write_audio(directory / name)
     (directory / "models").symlink_to(source / "models")
+    for shard in ("1/2", "2/2") if with_shards else ():
+        done = run(f"gpu-dispatch run --quiet --shard {shard} --journal part.db python3 infer.py ::: a.jpg b.jpg", directory, env)
+        assert done.returncode == 0, done.stdout
     if with_journal:
         failed = run("gpu-dispatch run --quiet --journal run.db python3 infer.py ::: a.jpg c.jpg", directory, env)
         assert failed.returncode == 1, failed.stdout
@@ -118,7 +123,7 @@ def try_examples(name, examples, source, build, journals):
     with tempfile.TemporaryDirectory(prefix="gd-examples-") as made:
         directory = pathlib.Path(made)
         env = environment(directory, build)
-        prepare(directory, source, env, journals and name in JOURNAL_IS_THERE)
+        prepare(directory, source, env, journals and name in SHARDS_ARE_THERE, journals and name in JOURNAL_IS_THERE)
         for example in examples:
             done = run(example, directory, env)
             assert done.returncode == 0, f"exit status {done.returncode} of\n{example}\n{done.stdout}"

@@ -6,7 +6,8 @@
 
 #include <sys/resource.h>
 
-static const char *const commands[] = { "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report" };
+static const char *const commands[] = { "run",    "transcribe", "gpus",   "estimate", "top",
+                                        "status", "export",     "report", "merge" };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 TEST(version)

@@ -254,7 +254,8 @@ TEST(reports_that_cannot_be_made)
 {
     NEEDS_JOURNAL();
     CHECK_REFUSED(sh("gpu-dispatch report"), "gpu-dispatch: report needs a journal: gpu-dispatch report FILE");
-    CHECK_REFUSED(sh("gpu-dispatch report a b"), "gpu-dispatch: report takes only one journal: leave out \"b\"");
+    CHECK_REFUSED(sh("gpu-dispatch report a b"),
+                  "gpu-dispatch: report of several journals needs the name of the page: -o PAGE");
     CHECK_EQ(sh("gpu-dispatch report missing.db").status, 255);
     CHECK_EQ(sh("echo text > text; gpu-dispatch report text").status, 255);
     CHECK_REFUSED(sh("gpu-dispatch report j.db -o j.db"),

@@ -685,9 +685,7 @@ TEST(wrong_options_of_export)
     CHECK_REFUSED(sh("gpu-dispatch export run.db"), "gpu-dispatch: export needs a format: give --csv or --jsonl");
     CHECK_REFUSED(sh("gpu-dispatch export --csv"),
                   "gpu-dispatch: export needs a journal: gpu-dispatch export FILE --csv");
-    CHECK_REFUSED(sh("gpu-dispatch export a b --csv"), "gpu-dispatch: export takes only one journal: leave out \"b\"");
     CHECK_REFUSED(sh("gpu-dispatch status"), "gpu-dispatch: status needs a journal: gpu-dispatch status FILE");
-    CHECK_REFUSED(sh("gpu-dispatch status a b"), "gpu-dispatch: status takes only one journal: leave out \"b\"");
 }
 
 TEST(a_build_without_sqlite_says_so)
