@@ -238,6 +238,30 @@ def test_a_shard_is_resumed(tmp_path):
 
 
 @needs_journal
+def test_another_number_of_shards_needs_skip_done(tmp_path):
+    journal = tmp_path / "run.db"
+    done = {value for index in range(3) for value in collect(ITEMS[:60], shard=(index, 3), journal=journal)[0].values()}
+    assert done == set(ITEMS[:60])
+    with pytest.raises(JournalError, match="skip_done") as error:
+        collect(ITEMS, shard=(0, 2), journal=journal, resume=True)
+    assert error.value.reason == "mismatch"
+    others = [tmp_path / f"run.{k}-of-3.db" for k in (1, 2, 3)]
+    ran: Counter[object] = Counter()
+    for index in range(2):
+        results, _ = collect(ITEMS, shard=(index, 2), journal=journal, resume=True, skip_done=others)
+        ran.update(results.values())
+    assert ran == Counter(ITEMS[60:])
+
+
+@needs_journal
+def test_one_journal_may_be_skipped_without_a_list(tmp_path):
+    collect(ITEMS[:30], journal=tmp_path / "old.db")
+    results, dispatcher = collect(ITEMS, journal=tmp_path / "new.db", skip_done=tmp_path / "old.db")
+    assert list(results.values()) == ITEMS[30:]
+    assert dispatcher.get_stats()["skipped"] == 30
+
+
+@needs_journal
 def test_a_journal_in_use(tmp_path):
     journal = tmp_path / "run.db"
     dispatcher = Dispatcher(Echo, gpu_ids=[0], job=None)
