@@ -263,4 +263,18 @@ TEST(a_deal_that_is_too_large_is_refused)
     CHECK(gd__deal_new(2, SIZE_MAX / 20) == NULL);
 }
 
+/* --- for programs that divide their list themselves --- */
+
+TEST(a_program_finds_the_same_owner)
+{
+    for (unsigned i = 0; i < 1000; i++) {
+        const uint32_t owner = gd__shard_of_key(&i, sizeof i, 7);
+        for (uint32_t index = 0; index < 7; index++)
+            CHECK_EQ(gd_shard_owns((struct gd_shard){ index, 7 }, &i, sizeof i), index == owner);
+        CHECK(gd_shard_owns((struct gd_shard){ 0, 1 }, &i, sizeof i));
+        CHECK(gd_shard_owns((struct gd_shard){ 0, 0 }, &i, sizeof i)); /* not divided */
+    }
+    CHECK_EQ(gd_shard_owns((struct gd_shard){ 0, 2 }, NULL, 0), gd__shard_of_key("", 0, 2) == 0);
+}
+
 TEST_MAIN()
