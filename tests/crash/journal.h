@@ -380,4 +380,36 @@ TEST_UNUSED static void job_resume_and_check(struct job job, const char *what)
              (unsigned long long)job_lines("log"), (unsigned long long)logged, (long long)committed);
 }
 
+/* --- kills ---------------------------------------------------------------------------- */
+
+TEST_UNUSED static void job_need_preload(void)
+{
+    if (SANITIZED)
+        SKIP("a sanitizer must be the first library, and so must the library of this test");
+}
+
+/* Kills at every step-th write to these files, until a run ends without a kill. Returns the number of kills. */
+TEST_UNUSED static long job_kill_at_every_write(struct job job, const char *how, const char *files, long step)
+{
+    char what[100];
+    job_need_preload();
+    job_enter(&job);
+    job.preload = how;
+    job.files = files;
+    for (job.at = 1;; job.at += step) {
+        job_reset();
+        const int status = job_run(&job);
+        if (access("told", F_OK) < 0) {
+            CHECK_EQ(status, job_bad(&job));
+            break;
+        }
+        if (status != 128 + SIGKILL)
+            FAIL("%s at write %ld ended with %d: %s", how, job.at, status, job_message());
+        snprintf(what, sizeof what, "%s at write %ld", how, job.at);
+        job_resume_and_check(job, what);
+    }
+    printf("%s: %ld moments\n", how, job.at - 1);
+    return job.at;
+}
+
 #endif

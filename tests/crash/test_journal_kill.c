@@ -5,72 +5,42 @@
  */
 #include "journal.h"
 
-static void need_preload(void)
-{
-    if (SANITIZED)
-        SKIP("a sanitizer must be the first library, and so must the library of this test");
-}
-
-/* Kills at every step-th write to these files, until a run ends without a kill. Returns the number of kills. */
-static long kill_at_every_write(struct job job, const char *how, const char *files, long step)
-{
-    char what[100];
-    need_preload();
-    job_enter(&job);
-    job.preload = how;
-    job.files = files;
-    for (job.at = 1;; job.at += step) {
-        job_reset();
-        const int status = job_run(&job);
-        if (access("told", F_OK) < 0) {
-            CHECK_EQ(status, job_bad(&job));
-            break;
-        }
-        if (status != 128 + SIGKILL)
-            FAIL("%s at write %ld ended with %d: %s", how, job.at, status, job_message());
-        snprintf(what, sizeof what, "%s at write %ld", how, job.at);
-        job_resume_and_check(job, what);
-    }
-    printf("%s: %ld moments\n", how, job.at - 1);
-    return job.at;
-}
-
 TEST_WITHIN(600, at_every_write_of_the_journal)
 {
-    const long writes = kill_at_every_write((struct job){ .n = 300 }, "kill", "/kept/run.db", 1);
+    const long writes = job_kill_at_every_write((struct job){ .n = 300 }, "kill", "/kept/run.db", 1);
     CHECK_GT(writes, 10);
 }
 
 TEST_WITHIN(600, within_every_write_of_the_journal)
 {
-    kill_at_every_write((struct job){ .n = 300 }, "torn", "/kept/run.db", 1);
+    job_kill_at_every_write((struct job){ .n = 300 }, "torn", "/kept/run.db", 1);
 }
 
 TEST_WITHIN(600, at_every_write_of_a_journal_that_is_forced_to_the_disk)
 {
-    kill_at_every_write((struct job){ .n = 100, .full = true }, "kill", "/kept/run.db", test_soak() ? 1 : 3);
+    job_kill_at_every_write((struct job){ .n = 100, .full = true }, "kill", "/kept/run.db", test_soak() ? 1 : 3);
 }
 
 TEST_WITHIN(600, at_every_write_of_the_output)
 {
-    const long writes = kill_at_every_write((struct job){ .n = 25 }, "kill", OUTPUT, 1);
+    const long writes = job_kill_at_every_write((struct job){ .n = 25 }, "kill", OUTPUT, 1);
     CHECK_GE(writes, 25);
 }
 
 TEST_WITHIN(600, within_every_write_of_the_output)
 {
-    kill_at_every_write((struct job){ .n = 25 }, "torn", OUTPUT, 1);
+    job_kill_at_every_write((struct job){ .n = 25 }, "torn", OUTPUT, 1);
 }
 
 TEST_WITHIN(600, at_every_write_of_the_results)
 {
-    const long writes = kill_at_every_write((struct job){ .n = 8, .results = true }, "kill", "/kept/R/", 1);
+    const long writes = job_kill_at_every_write((struct job){ .n = 8, .results = true }, "kill", "/kept/R/", 1);
     CHECK_GE(writes, 8 * 3);
 }
 
 TEST_WITHIN(600, within_every_write_of_the_results)
 {
-    kill_at_every_write((struct job){ .n = 8, .results = true }, "torn", "/kept/R/", 1);
+    job_kill_at_every_write((struct job){ .n = 8, .results = true }, "torn", "/kept/R/", 1);
 }
 
 /* --- a run that retries failed tasks ---------------------------------------------------------- */
@@ -79,7 +49,7 @@ TEST_WITHIN(600, within_every_write_of_the_results)
 TEST_WITHIN(600, at_every_write_of_a_run_that_retries)
 {
     struct job first = { .n = 20 }, again = { .n = 20, .mend = "1", .resume = "--retry-failed", .preload = "kill" };
-    need_preload();
+    job_need_preload();
     job_enter(&first);
     for (again.at = 1;; again.at++) {
         job_reset();
