@@ -34,7 +34,8 @@ struct job {
     const char *files;   /* files that the preload library watches */
     long at;
     long burn_us;
-    const char *mend; /* set: the "bad" inputs succeed */
+    const char *mend;    /* set: the "bad" inputs succeed */
+    const char *more[4]; /* more arguments of the command */
 };
 
 static char job_dir[64];
@@ -70,6 +71,15 @@ TEST_UNUSED static unsigned job_bad(const struct job *job)
     return bad;
 }
 
+TEST_UNUSED static void job_write_inputs(const struct job *job)
+{
+    FILE *in = fopen("in", "we");
+    CHECK(in != NULL);
+    for (unsigned i = 0; i < job->n; i++)
+        fprintf(in, "%s%u\n", job_is_bad(i) ? "bad" : "task", i);
+    CHECK_EQ(fclose(in), 0);
+}
+
 /* Changes to a new directory with the list of inputs. The directory is removed at the end of the case. */
 TEST_UNUSED static void job_enter(const struct job *job)
 {
@@ -79,11 +89,7 @@ TEST_UNUSED static void job_enter(const struct job *job)
     CHECK(mkdtemp(job_dir) != NULL);
     CHECK_EQ(chdir(job_dir), 0);
     atexit(job_leave);
-    FILE *in = fopen("in", "we");
-    CHECK(in != NULL);
-    for (unsigned i = 0; i < job->n; i++)
-        fprintf(in, "%s%u\n", job_is_bad(i) ? "bad" : "task", i);
-    CHECK_EQ(fclose(in), 0);
+    job_write_inputs(job);
 }
 
 /* Removes all files of earlier runs. */
@@ -135,6 +141,8 @@ TEST_UNUSED static pid_t job_start(const struct job *job)
         argv[n++] = "--results", argv[n++] = RESULTS;
     if (job->full)
         argv[n++] = "--sync", argv[n++] = "full";
+    for (size_t i = 0; i < COUNT_OF(job->more) && job->more[i]; i++)
+        argv[n++] = job->more[i];
     argv[n] = NULL;
     fflush(NULL);
     const pid_t pid = fork();

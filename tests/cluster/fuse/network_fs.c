@@ -24,7 +24,8 @@ struct fuse_session *session;
 
 static void usage(void)
 {
-    fputs("usage: network_fs [--locks shared|local|none] [--cache SECONDS] [--no-rename-flags] [--no-links] "
+    fputs("usage: network_fs [--locks shared|local|none] [--cache SECONDS] [--cache-missing] [--no-rename-flags] "
+          "[--no-links] "
           "[--repeat-links] [--stale] DIRECTORY MOUNT_POINT\n",
           stderr);
     exit(2);
@@ -43,13 +44,12 @@ static enum lock_mode parse_locks(const char *text)
 
 static void parse_options(int argc, char **argv)
 {
-    static const struct option options[] = { { "locks", required_argument, NULL, 'l' },
-                                             { "cache", required_argument, NULL, 'c' },
-                                             { "no-rename-flags", no_argument, NULL, 'r' },
-                                             { "no-links", no_argument, NULL, 'n' },
-                                             { "repeat-links", no_argument, NULL, 't' },
-                                             { "stale", no_argument, NULL, 's' },
-                                             { NULL, 0, NULL, 0 } };
+    static const struct option options[] = {
+        { "locks", required_argument, NULL, 'l' },   { "cache", required_argument, NULL, 'c' },
+        { "cache-missing", no_argument, NULL, 'm' }, { "no-rename-flags", no_argument, NULL, 'r' },
+        { "no-links", no_argument, NULL, 'n' },      { "repeat-links", no_argument, NULL, 't' },
+        { "stale", no_argument, NULL, 's' },         { NULL, 0, NULL, 0 }
+    };
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'l':
@@ -57,6 +57,9 @@ static void parse_options(int argc, char **argv)
             break;
         case 'c':
             settings.cache_s = atof(optarg);
+            break;
+        case 'm':
+            settings.cache_missing = true;
             break;
         case 'r':
             settings.no_rename_flags = true;

@@ -10,6 +10,7 @@
  *     --locks none          every lock fails with ENOSYS, as on Lustre without flock
  *     --cache SECONDS       attributes and names are cached that long, and data until the file is opened again or
  *                           locked, as on NFS. Otherwise nothing is cached
+ *     --cache-missing       that a name does not exist is cached too
  *     --no-rename-flags     renameat2() with flags fails with EINVAL, as on NFS
  *     --no-links            link() fails with EPERM, as on some CIFS and FUSE file systems
  *     --repeat-links        each link() is carried out twice, as if NFS had lost the first reply: it succeeds on the
@@ -46,7 +47,7 @@ struct settings {
     const char *directory, *mount_point;
     enum lock_mode locks;
     double cache_s;
-    bool no_rename_flags, no_links, repeat_links, stale;
+    bool cache_missing, no_rename_flags, no_links, repeat_links, stale;
 };
 
 extern struct settings settings;

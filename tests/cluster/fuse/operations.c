@@ -46,7 +46,7 @@ static void end_with_entry(fuse_req_t req, fuse_ino_t parent, const char *name, 
     struct fuse_entry_param e;
     int error = good ? node_find(parent, name, &e) : errno;
     gate_leave();
-    if (error == ENOENT && good && settings.cache_s > 0) /* the kernel also remembers that there is no such name */
+    if (error == ENOENT && good && settings.cache_missing) /* the kernel also remembers that there is no such name */
         fuse_reply_entry(req, &e);
     else if (error)
         fuse_reply_err(req, error);

@@ -86,7 +86,7 @@ TEST(shards_of_two_machines_get_the_same_deal)
 
 TEST(with_nfs_caches)
 {
-    publish_often("--cache", "3600");
+    publish_often("--cache=3600", "--cache-missing");
 }
 
 TEST(without_links)

@@ -236,7 +236,7 @@ TEST(a_cache)
     struct mount a, b;
     char text[8] = "";
     mounts_enter();
-    mount_begin(&a, "a", "--cache", "3600", NULL);
+    mount_begin(&a, "a", "--cache", "3600", "--cache-missing", NULL);
     mount_begin(&b, "b", NULL);
     const int writer = open_file("b/x");
     CHECK_EQ(write(writer, "one", 3), 3);
