@@ -22,6 +22,7 @@
 #include "base/fault.h"
 #include "base/file/shared.h"
 #include "journal/mode.h"
+#include "journal/read/settled.h"
 
 /* How long to wait for other connections. A reader waits while a rollback journal is committed: on a slow network file
  * system that may take seconds. */
@@ -392,6 +393,26 @@ static int check_file(const char *path)
     return 0;
 }
 
+/* On a file system that is not known to be local: SQLite needs locks, at least between the processes of a machine. */
+static int check_locks(sqlite3 *db, const char *path)
+{
+    sqlite3_file *file = NULL;
+    int error = 0;
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file || !file->pMethods)
+        return 0;
+    if ((file->pMethods->xLock(file, SQLITE_LOCK_SHARED) & 0xff) != SQLITE_IOERR) {
+        (void)file->pMethods->xUnlock(file, SQLITE_LOCK_NONE);
+        return 0;
+    }
+    (void)sqlite3_file_control(db, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
+    if (error != ENOSYS && error != EOPNOTSUPP && error != ENOLCK)
+        return 0; /* the first read reports it */
+    return gd__error(GD_E_UNSUPPORTED,
+                     "cannot use %s: its file system has no locks (%s): mount it with locks (Lustre: -o flock or -o "
+                     "localflock; NFS: start its lock service), or put the journal on another file system",
+                     path, strerror(error));
+}
+
 int gd__db_open_write(sqlite3 **out, const char *path)
 {
     sqlite3 *db = NULL;
@@ -401,7 +422,9 @@ int gd__db_open_write(sqlite3 **out, const char *path)
         rc = connect(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     if (rc < 0)
         return rc;
-    rc = gd__mode_begin(db, path, shared);
+    rc = shared ? check_locks(db, path) : 0;
+    if (rc == 0)
+        rc = gd__mode_begin(db, path, shared);
     if (rc == 0)
         rc = check_kind(db, path);
     if (rc >= 0 && sqlite3_db_readonly(db, "main") == 1)
@@ -487,12 +510,6 @@ static bool is_read_only(sqlite3 *db)
     return why == SQLITE_CANTOPEN || why == SQLITE_READONLY;
 }
 
-/* A killed run has left a transaction that must be undone before the file can be read. */
-static bool needs_rollback(sqlite3 *db)
-{
-    return sqlite3_extended_errcode(db) == SQLITE_READONLY_ROLLBACK;
-}
-
 static int cannot_roll_back(const char *path)
 {
     return gd__error(GD_E_SYSTEM,
@@ -500,6 +517,44 @@ static int cannot_roll_back(const char *path)
                      "first. This needs permission to write to both and to their directory: resume the run, or read a "
                      "copy of both files",
                      path, path);
+}
+
+int gd__db_undo(const char *path)
+{
+    sqlite3 *db;
+    int64_t any;
+    int rc = connect(&db, path, SQLITE_OPEN_READWRITE);
+    if (rc == 0 && gd__db_integer(db, "SELECT count(*) FROM sqlite_master", &any) != SQLITE_OK)
+        rc = gd__db_error(db, "read", path);
+    sqlite3_close(db);
+    return rc;
+}
+
+static int connect_local(sqlite3 **out, const char *path)
+{
+    int rc = connect_reading(out, path, SQLITE_OPEN_READWRITE);
+    if (rc < 0 && *out && is_read_only(*out)) {
+        sqlite3_close(*out);
+        rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
+    }
+    return rc;
+}
+
+/* This connection cannot write, so that it does not undo a transaction that a run on another machine is writing
+ * (read/settled.h). A file with a write-ahead log has no such transaction. */
+static int connect_shared(sqlite3 **out, const char *path)
+{
+    const uint64_t until = gd__settled_until();
+    int rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
+    while (rc < 0 && *out && gd__settled_is_unfinished(*out) && gd__settled_wait(path, until) > 0) {
+        sqlite3_close(*out);
+        rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
+    }
+    if (rc < 0 && *out && !gd__settled_is_unfinished(*out) && is_read_only(*out)) {
+        sqlite3_close(*out);
+        rc = connect_local(out, path);
+    }
+    return rc;
 }
 
 int gd__db_open_read(sqlite3 **out, const char *path)
@@ -511,12 +566,8 @@ int gd__db_open_read(sqlite3 **out, const char *path)
     int rc = check_file(path);
     if (rc < 0)
         return rc;
-    rc = connect_reading(out, path, SQLITE_OPEN_READWRITE);
-    if (rc < 0 && *out && is_read_only(*out)) {
-        sqlite3_close(*out);
-        rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
-    }
-    if (rc < 0 && *out && needs_rollback(*out))
+    rc = gd__file_is_shared(path) ? connect_shared(out, path) : connect_local(out, path);
+    if (rc < 0 && *out && gd__settled_is_unfinished(*out))
         rc = cannot_roll_back(path);
     else if (rc < 0 && *out && is_read_only(*out) && !has_wal(path)) {
         sqlite3_close(*out);

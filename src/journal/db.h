@@ -20,6 +20,8 @@ int gd__db_open_read(sqlite3 **out, const char *path);
  * killed leaves a damaged file. The file at path is empty. path "": a file without a name, which is removed when it is
  * closed. */
 int gd__db_open_new(sqlite3 **out, const char *path);
+/* Undoes the transaction that a killed run has left in FILE-journal. The caller holds the journal's lock. */
+int gd__db_undo(const char *path);
 /* Changes a journal of an older version to GD__DB_VERSION, in one transaction. The caller holds the journal's lock. */
 int gd__db_upgrade(sqlite3 *db, const char *path);
 /* SQL for the last run's shard: a column, or a NULL in a journal of version 1. Returns NULL if the version cannot be

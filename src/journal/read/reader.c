@@ -27,18 +27,11 @@
 #include "journal/mode.h"
 #include "journal/read/reader.h"
 #include "journal/read/record.h"
+#include "journal/read/settled.h"
 
 enum { CHUNK = 1000, CHUNK_BYTES = 4 << 20, CHUNK_KEYS = 8192 };
 enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };
 #define BYTES_LEAST (INT64_C(1) << 20) /* small files count as this large */
-
-struct gd_journal_reader {
-    sqlite3 *db;
-    char *path;
-    char *command, *outcome, *host; /* of the last summary */
-    bool merged;                    /* the records of several journals are in a temporary file */
-    int64_t looks_left;             /* how many more times the current query may take STEPS_A_LOOK steps */
-};
 
 /* --- limiting every query --- */
 
@@ -48,8 +41,7 @@ static int count_steps(void *user)
     return --r->looks_left < 0; /* true: SQLite ends the query */
 }
 
-/* Called before a query that reads rows. Errors are ignored here, because the query itself will report them. */
-static void begin_query(struct gd_journal_reader *r)
+void gd__reader_begin(struct gd_journal_reader *r)
 {
     int64_t pages = 0, page_size = 0;
     r->looks_left = INT64_MAX;
@@ -58,7 +50,7 @@ static void begin_query(struct gd_journal_reader *r)
     r->looks_left = (BYTES_LEAST + pages * page_size) / STEPS_A_LOOK * STEPS_A_BYTE;
 }
 
-static int read_failed(struct gd_journal_reader *r)
+int gd__reader_failed(struct gd_journal_reader *r)
 {
     if (sqlite3_errcode(r->db) == SQLITE_INTERRUPT)
         return gd__db_code(SQLITE_CORRUPT, "read", r->path);
@@ -111,7 +103,7 @@ void gd_journal_reader_close(struct gd_journal_reader **rp)
 
 /* --- the summary --- */
 
-static char *copy_column(sqlite3_stmt *s, int column)
+char *gd__reader_copy_column(sqlite3_stmt *s, int column)
 {
     const char *text = (const char *)sqlite3_column_text(s, column);
     return text ? gd__strdup(text) : NULL;
@@ -122,9 +114,9 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
     gd__free(r->command);
     gd__free(r->outcome);
     gd__free(r->host);
-    r->command = copy_column(s, 0);
-    r->outcome = copy_column(s, 1);
-    r->host = copy_column(s, 16);
+    r->command = gd__reader_copy_column(s, 0);
+    r->outcome = gd__reader_copy_column(s, 1);
+    r->host = gd__reader_copy_column(s, 16);
     *out = (struct gd_journal_summary){
         .command = r->command,
         .end = r->outcome,
@@ -147,18 +139,22 @@ static void read_summary(struct gd_journal_reader *r, sqlite3_stmt *s, struct gd
     (void)gd__identity_parse((const char *)sqlite3_column_text(s, 17), &out->shard); /* a damaged one counts as none */
 }
 
-int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
+/* What one transaction reads. */
+struct summary_part {
+    struct gd_journal_reader *r;
+    struct gd_journal_summary out;
+};
+
+static int read_summary_part(void *user)
 {
-    if (!r)
-        return gd__error(GD_E_INVALID, "gd_journal_reader_summary: no reader");
+    struct summary_part *p = user;
+    struct gd_journal_reader *r = p->r;
     sqlite3_stmt *s = NULL;
-    struct gd_journal_summary all = { .size = 0 };
-    struct gd__lock_seen seen = { .held = false };
     char sql[512];
-    begin_query(r);
+    gd__reader_begin(r);
     const char *shard = gd__db_shard_column(r->db);
     if (!shard)
-        return read_failed(r);
+        return gd__reader_failed(r);
     /* total() and not sum(), which fails if the sum does not fit an integer */
     snprintf(
         sql, sizeof sql,
@@ -168,101 +164,34 @@ int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_sum
         shard);
     int rc = gd__db_prepare(r->db, sql, &s);
     if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        read_summary(r, s, &all);
+        read_summary(r, s, &p->out);
         rc = SQLITE_DONE;
     }
-    const int code = rc == SQLITE_DONE ? 0 : read_failed(r);
+    const int code = rc == SQLITE_DONE ? 0 : gd__reader_failed(r);
     sqlite3_finalize(s);
-    if (code < 0)
-        return code;
+    return code;
+}
+
+static void forget_summary_part(void *user)
+{
+    struct summary_part *p = user;
+    p->out = (struct gd_journal_summary){ .size = 0 };
+}
+
+int gd_journal_reader_summary(struct gd_journal_reader *r, struct gd_journal_summary *out)
+{
+    if (!r)
+        return gd__error(GD_E_INVALID, "gd_journal_reader_summary: no reader");
+    struct summary_part p = { .r = r };
+    struct gd__lock_seen seen = { .held = false };
+    const int rc = gd__settled_read(r->db, r->path, read_summary_part, forget_summary_part, &p);
+    if (rc < 0)
+        return rc;
     if (!r->merged)
         gd__journal_lock_see(r->path, &seen);
-    all.held = seen.held;
-    all.quiet_seconds = seen.quiet_seconds;
-    return gd__sized_write(out, &all, sizeof all, "gd_journal_summary");
-}
-
-/* --- runs --- */
-
-static const char *text_at(sqlite3_stmt *s, int column)
-{
-    return (const char *)sqlite3_column_text(s, column);
-}
-
-struct run_copy {
-    struct gd_journal_run run;
-    char *command, *host, *end;
-};
-
-static void free_run(struct run_copy *c)
-{
-    gd__free(c->command);
-    gd__free(c->host);
-    gd__free(c->end);
-}
-
-static void read_run(sqlite3_stmt *s, struct run_copy *out)
-{
-    *out = (struct run_copy){ .command = copy_column(s, 1), .host = copy_column(s, 2), .end = copy_column(s, 3) };
-    out->run = (struct gd_journal_run){
-        .number = gd__db_count(s, 0),
-        .command = out->command,
-        .host = out->host,
-        .end = out->end,
-        .pid = gd__db_count(s, 4),
-        .total = gd__db_count(s, 5),
-        .taken = gd__db_count(s, 6),
-        .skipped = gd__db_count(s, 7),
-        .done = gd__db_count(s, 8),
-        .failed = gd__db_count(s, 9),
-        .started = gd__db_seconds(s, 10),
-        .written = gd__db_seconds(s, 11),
-        .ended = gd__db_seconds(s, 12),
-        .busy_seconds = gd__db_seconds(s, 13),
-    };
-    (void)gd__identity_parse(text_at(s, 14), &out->run.shard); /* a damaged one counts as none */
-}
-
-/* Each run is read in its own transaction, which has ended when fn is called. */
-static int each_run(struct gd_journal_reader *r, sqlite3_stmt *s,
-                    int (*fn)(void *user, const struct gd_journal_run *run), void *user)
-{
-    struct run_copy copy;
-    int ended = 0, rc;
-    int64_t last = 0;
-    sqlite3_bind_int64(s, 1, last);
-    while (ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        if (sqlite3_column_int64(s, 0) <= last) /* in a damaged file this loop might not end */
-            return gd__db_code(SQLITE_CORRUPT, "read", r->path);
-        last = sqlite3_column_int64(s, 0);
-        read_run(s, &copy);
-        sqlite3_reset(s);
-        sqlite3_bind_int64(s, 1, last);
-        ended = fn(user, &copy.run);
-        free_run(&copy);
-        begin_query(r);
-    }
-    return ended == 0 && rc != SQLITE_DONE ? read_failed(r) : ended;
-}
-
-int gd_journal_reader_runs(struct gd_journal_reader *r, int (*fn)(void *user, const struct gd_journal_run *run),
-                           void *user)
-{
-    if (!r || !fn)
-        return gd__error(GD_E_INVALID, "gd_journal_reader_runs: the reader or the function is NULL");
-    sqlite3_stmt *s = NULL;
-    char sql[256];
-    begin_query(r);
-    const char *shard = gd__db_shard_column(r->db);
-    if (!shard)
-        return read_failed(r);
-    snprintf(sql, sizeof sql,
-             "SELECT number, command, host, outcome, pid, total, taken, skipped, done, failed, started, written, ended,"
-             " busy, %s FROM run WHERE number > ?1 ORDER BY number LIMIT 1",
-             shard);
-    const int rc = gd__db_prepare(r->db, sql, &s) == SQLITE_OK ? each_run(r, s, fn, user) : read_failed(r);
-    sqlite3_finalize(s);
-    return rc;
+    p.out.held = seen.held;
+    p.out.quiet_seconds = seen.quiet_seconds;
+    return gd__sized_write(out, &p.out, sizeof p.out, "gd_journal_summary");
 }
 
 /* --- records --- */
@@ -284,13 +213,21 @@ static int no_memory(void)
     return gd__error(GD_E_NO_MEMORY, "no memory for records");
 }
 
-/* Reads some records, then ends the transaction. */
-static int read_some(struct reading *w, sqlite3_stmt *s)
+/* Drops the records that were read. */
+static void drop_kept(struct reading *w)
+{
+    for (size_t i = 0; i < w->n_kept; i++)
+        gd__free(w->kept[i]);
+    w->n_kept = 0;
+}
+
+/* Reads some records. */
+static int read_rows(struct reading *w, sqlite3_stmt *s)
 {
     struct gd_journal_record record;
     size_t bytes = 0;
     int rc = SQLITE_ROW, code = 0;
-    begin_query(w->r);
+    gd__reader_begin(w->r);
     while (code == 0 && w->n_kept < CHUNK && w->n_kept < w->left && bytes < CHUNK_BYTES &&
            (rc = sqlite3_step(s)) == SQLITE_ROW) {
         gd__read_record(s, &record);
@@ -307,10 +244,36 @@ static int read_some(struct reading *w, sqlite3_stmt *s)
         w->last = record.id;
     }
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        code = read_failed(w->r);
+        code = gd__reader_failed(w->r);
     w->more = rc == SQLITE_ROW;
     sqlite3_reset(s);
     return code;
+}
+
+/* The records that one transaction reads: see settled.h. */
+struct part {
+    struct reading *w;
+    sqlite3_stmt *s;
+    uint64_t last; /* before it */
+};
+
+static int read_part(void *user)
+{
+    const struct part *p = user;
+    return read_rows(p->w, p->s);
+}
+
+static void forget_part(void *user)
+{
+    const struct part *p = user;
+    drop_kept(p->w);
+    p->w->last = p->last;
+}
+
+static int read_some(struct reading *w, sqlite3_stmt *s)
+{
+    struct part p = { w, s, w->last };
+    return gd__settled_read(w->r->db, w->r->path, read_part, forget_part, &p);
 }
 
 /* Passes the records that were read to fn. Returns the first non-zero result of fn, or 0. */
@@ -336,7 +299,7 @@ static int prepare(struct reading *w, const char *columns, const char *order, sq
              failed ? " INDEXED BY task_failed" : "", failed ? " AND state = 'failed'" : "",
              q->failure ? " AND failure = ?3" : "", order);
     if (gd__db_prepare(w->r->db, sql, s) != SQLITE_OK)
-        return read_failed(w->r);
+        return gd__reader_failed(w->r);
     sqlite3_bind_int64(*s, 1, 0);
     sqlite3_bind_int64(*s, 2, w->left < INT64_MAX ? (sqlite3_int64)w->left : -1);
     if (q->failure)
@@ -404,7 +367,7 @@ static int read_keys(struct reading *w, sqlite3_stmt *s, struct sort_keys *k)
     size_t n = 0;
     if (!make_room(k))
         return no_memory();
-    begin_query(w->r);
+    gd__reader_begin(w->r);
     sqlite3_bind_int64(s, 1, (sqlite3_int64)w->last);
     sqlite3_bind_int64(s, 2, CHUNK_KEYS);
     for (; n < CHUNK_KEYS && (rc = sqlite3_step(s)) == SQLITE_ROW; n++) {
@@ -416,10 +379,39 @@ static int read_keys(struct reading *w, sqlite3_stmt *s, struct sort_keys *k)
         w->last = id;
         k->list[k->n++] = (struct sort_key){ sqlite3_column_type(s, 1) == SQLITE_NULL ? -1 : gd__db_seconds(s, 1), id };
     }
-    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : read_failed(w->r);
-    sqlite3_reset(s); /* ends the transaction */
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : gd__reader_failed(w->r);
+    sqlite3_reset(s);
     w->more = n == CHUNK_KEYS;
     return code;
+}
+
+/* The values, or the records, that one transaction reads. */
+struct sorted_part {
+    struct reading *w;
+    sqlite3_stmt *s;
+    struct sort_keys *keys;
+    size_t at;     /* the next key */
+    uint64_t last; /* before it */
+    size_t n, at_before;
+};
+
+static int read_keys_part(void *user)
+{
+    const struct sorted_part *p = user;
+    return read_keys(p->w, p->s, p->keys);
+}
+
+static void forget_keys_part(void *user)
+{
+    const struct sorted_part *p = user;
+    p->w->last = p->last;
+    p->keys->n = p->n;
+}
+
+static int read_some_keys(struct reading *w, sqlite3_stmt *s, struct sort_keys *k)
+{
+    struct sorted_part p = { .w = w, .s = s, .keys = k, .last = w->last, .n = k->n };
+    return gd__settled_read(w->r->db, w->r->path, read_keys_part, forget_keys_part, &p);
 }
 
 static int read_all_keys(struct reading *w, struct sort_keys *k)
@@ -428,7 +420,7 @@ static int read_all_keys(struct reading *w, struct sort_keys *k)
     sqlite3_stmt *s = NULL;
     int rc = prepare(w, slowest ? "id, seconds" : "id, started", "id", &s);
     do
-        rc = rc < 0 ? rc : read_keys(w, s, k);
+        rc = rc < 0 ? rc : read_some_keys(w, s, k);
     while (rc == 0 && w->more);
     sqlite3_finalize(s);
     if (rc == 0 && k->n > 0)
@@ -451,24 +443,38 @@ static int read_one(struct reading *w, sqlite3_stmt *s, uint64_t id, size_t *byt
             w->kept[w->n_kept++] = copy;
         code = copy || !wanted ? 0 : no_memory();
     } else if (rc != SQLITE_DONE) {
-        code = read_failed(w->r);
+        code = gd__reader_failed(w->r);
     }
     sqlite3_reset(s);
     return code;
 }
 
-/* Reads some records from keys at *at on, and moves *at. */
-static int read_keyed(struct reading *w, sqlite3_stmt *s, const struct sort_keys *k, size_t *at)
+/* Reads some records from the next key on. */
+static int read_keyed_part(void *user)
 {
+    struct sorted_part *p = user;
+    struct reading *w = p->w;
     size_t bytes = 0;
     int rc = 0;
-    begin_query(w->r);
-    if (gd__db_exec(w->r->db, "BEGIN") != SQLITE_OK)
-        return read_failed(w->r);
-    while (rc == 0 && *at < k->n && w->n_kept < CHUNK && w->n_kept < w->left && bytes < CHUNK_BYTES)
-        rc = read_one(w, s, k->list[(*at)++].id, &bytes);
-    if (gd__db_exec(w->r->db, "COMMIT") != SQLITE_OK && rc == 0)
-        rc = read_failed(w->r);
+    gd__reader_begin(w->r);
+    while (rc == 0 && p->at < p->keys->n && w->n_kept < CHUNK && w->n_kept < w->left && bytes < CHUNK_BYTES)
+        rc = read_one(w, p->s, p->keys->list[p->at++].id, &bytes);
+    return rc;
+}
+
+static void forget_keyed_part(void *user)
+{
+    struct sorted_part *p = user;
+    drop_kept(p->w);
+    p->at = p->at_before;
+}
+
+/* Moves *at past the keys that were read. */
+static int read_keyed(struct reading *w, sqlite3_stmt *s, struct sort_keys *k, size_t *at)
+{
+    struct sorted_part p = { .w = w, .s = s, .keys = k, .at = *at, .at_before = *at };
+    const int rc = gd__settled_read(w->r->db, w->r->path, read_keyed_part, forget_keyed_part, &p);
+    *at = p.at;
     return rc;
 }
 
@@ -478,7 +484,7 @@ static int each_in_parts(struct reading *w)
     sqlite3_stmt *s = NULL;
     int rc = read_all_keys(w, &keys);
     if (rc == 0 && gd__db_prepare(w->r->db, "SELECT " GD__READ_COLUMNS " FROM task WHERE id = ?1", &s) != SQLITE_OK)
-        rc = read_failed(w->r);
+        rc = gd__reader_failed(w->r);
     for (size_t at = 0; rc == 0 && at < keys.n && w->left > 0;) {
         rc = read_keyed(w, s, &keys, &at);
         const int ended = pass_on(w);
@@ -494,12 +500,12 @@ static int each_sorted(struct reading *w, sqlite3_stmt *s)
 {
     struct gd_journal_record record;
     int rc = SQLITE_DONE, ended = 0;
-    begin_query(w->r);
+    gd__reader_begin(w->r);
     while (ended == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         gd__read_record(s, &record);
         ended = w->fn(w->user, &record);
     }
-    return ended == 0 && rc != SQLITE_DONE ? read_failed(w->r) : ended;
+    return ended == 0 && rc != SQLITE_DONE ? gd__reader_failed(w->r) : ended;
 }
 
 static int each_ordered(struct reading *w)
@@ -547,59 +553,5 @@ int gd_journal_reader_each(struct gd_journal_reader *r, const struct gd_journal_
     w->left = query.limit > 0 ? query.limit : UINT64_MAX;
     rc = each_ordered(w);
     gd__free(w);
-    return rc;
-}
-
-/* --- classes of failures --- */
-
-struct failure_class {
-    char *name;
-    uint64_t count;
-};
-
-/* Copies the rows: name, count. Returns 0 or a negative code. The caller frees the list in every case. */
-static int read_classes(struct gd_journal_reader *r, sqlite3_stmt *s, struct failure_class **list, size_t *n)
-{
-    size_t room = 0;
-    int rc;
-    while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
-        if (*n == room) {
-            room = 2 * room + 16;
-            struct failure_class *grown = gd__realloc(*list, room * sizeof *grown);
-            if (!grown)
-                return no_memory();
-            *list = grown;
-        }
-        const char *name = text_at(s, 0);
-        char *copy = gd__strdup(name ? name : "error");
-        if (!copy)
-            return no_memory();
-        (*list)[(*n)++] = (struct failure_class){ copy, gd__db_count(s, 1) };
-    }
-    return rc == SQLITE_DONE ? 0 : read_failed(r);
-}
-
-int gd_journal_reader_failures(struct gd_journal_reader *r, int (*fn)(void *user, const char *failure, uint64_t count),
-                               void *user)
-{
-    if (!r || !fn)
-        return gd__error(GD_E_INVALID, "gd_journal_reader_failures: the reader or the function is NULL");
-    sqlite3_stmt *s = NULL;
-    struct failure_class *list = NULL;
-    size_t n = 0;
-    begin_query(r);
-    /* Callers get the text up to its first NUL. Group by that text, so that no class is reported twice. */
-    int rc = gd__db_prepare(r->db,
-                            "SELECT printf('%s', ifnull(failure, 'error')) AS f, count(*) AS n FROM task"
-                            " INDEXED BY task_failed WHERE state = 'failed' GROUP BY f ORDER BY n DESC, f",
-                            &s) == SQLITE_OK
-                 ? read_classes(r, s, &list, &n)
-                 : read_failed(r);
-    sqlite3_finalize(s);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = fn(user, list[i].name, list[i].count);
-    for (size_t i = 0; i < n; i++)
-        gd__free(list[i].name);
-    gd__free(list);
     return rc;
 }
