@@ -470,19 +470,27 @@ static const char *what_to_do(uint64_t failed, uint64_t elsewhere, bool some_lef
     return failed ? "; to run them again, add --retry-failed" : "";
 }
 
+/* How many tasks were skipped because other journals have them (--skip-done). It may be more if this input no longer has
+ * all tasks that ended before. */
+static uint64_t done_in_other_journals(const struct cli_journal *k, uint64_t before)
+{
+    return k->asked->skip_done.n > 0 && k->summary.skipped > before ? k->summary.skipped - before : 0;
+}
+
 /* "journal run.db: 20 done, 3 failed, 12 of them before this run; ..." Skipped tasks are not used for the count,
  * because the input may no longer have all tasks that ended before. */
 static void say(const struct cli_journal *k, uint64_t failed, uint64_t inputs, bool at_least)
 {
     const struct gd_journal_summary *s = &k->summary;
     struct gd__buffer b = { 0 };
-    const uint64_t all = s->done + s->failed, ours = s->run_done + s->run_failed;
+    const uint64_t all = s->done + s->failed, ours = s->run_done + s->run_failed, before = all > ours ? all - ours : 0;
     const bool some_left = inputs > ours + s->skipped;
     const uint64_t elsewhere = some_left || at_least ? 0 : failed_elsewhere(k, failed);
     gd__buffer_format(&b, "%" PRIu64 " done", s->done);
     say_count(&b, ", ", failed, "failed");
     say_count(&b, " (", elsewhere < failed ? elsewhere : 0, "not in this input)");
-    say_count(&b, ", ", all > ours ? all - ours : 0, "of them before this run");
+    say_count(&b, ", ", before, "of them before this run");
+    say_count(&b, ", and ", done_in_other_journals(k, before), "in other journals");
     gd__buffer_add(&b, "", 1);
     if (!b.failed)
         cli_say("journal %s: %s%s%s%s", k->asked->journal, b.data, failed ? "; the failed tasks are listed in " : "",

@@ -77,6 +77,18 @@ TEST(tasks_that_failed_elsewhere_are_run_again)
     CHECK_STR(r.out, "5\n");
 }
 
+TEST(tasks_in_other_journals_are_counted_in_the_last_line)
+{
+    need_journal();
+    CHECK_EQ(sh(RUN "--journal old.db true ::: $(seq 6)").status, 0);
+    const char *script =
+        "gpu-dispatch run --gpus sim:1 --progress none --journal new.db --resume --skip-done old.db true "
+        "::: $(seq 8)";
+    CHECK_CONTAINS(sh("%s", script).err, "gpu-dispatch: journal new.db: 2 done, and 6 in other journals\n");
+    CHECK_CONTAINS(sh("%s", script).err,
+                   "gpu-dispatch: journal new.db: 2 done, 2 of them before this run, and 6 in other journals\n");
+}
+
 TEST(a_missing_file_is_refused)
 {
     need_journal();
