@@ -99,3 +99,13 @@ class Work:
             inputs = sorted(each["input"] for each in found)
             assert inputs == sorted(self.inputs), f"the {what} have {len(inputs)} records of {len(set(inputs))} inputs"
         assert all(each["output"] == f"result of {each['input']}\n" for each in lines), lines
+        self.check_merged(shards)
+
+    def check_merged(self, shards):
+        """The same in the merged journal and in the status of all journals together."""
+        self.run("merge", *self.journals(), "-o", "all.db")
+        records = self.records(["all.db"])
+        assert sorted(each["input"] for each in records) == sorted(self.inputs), len(records)
+        status = json.loads(self.run("status", "--json", *self.journals()))
+        found = [status[name] for name in ("done", "failed", "shards", "missing_shards", "overlaps")]
+        assert found == [len(self.inputs), 0, shards, [], 0], status
