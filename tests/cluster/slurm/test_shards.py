@@ -36,9 +36,27 @@ def an_array(cluster, directory):
 def srun(_cluster, directory):
     w = work.Work(directory, COMMAND)
     w.let_end()
-    subprocess.run(["srun", *ONE_EACH, "--gres=gpu:2", "sh", "-c", RUN], cwd=directory, check=True,
-                   timeout=work.LIMIT_S, stdout=subprocess.DEVNULL)
+    start_srun(directory, RUN)
     check_all(w, 3)
+
+
+def start_srun(directory, line):
+    done = subprocess.run(["srun", *ONE_EACH, "--gres=gpu:2", "sh", "-c", line], cwd=directory, timeout=work.LIMIT_S,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def files_divided_by_size(_cluster, directory):
+    """All shards start at the same time, and one of them makes the deal."""
+    w = work.Work(directory, COMMAND)
+    os.mkdir(f"{directory}/files")
+    w.inputs = [f"files/{i}" for i in range(60)]
+    for i, name in enumerate(w.inputs):
+        w.write(name, i * i * "x")
+    w.let_end()
+    start_srun(directory, RUN.replace(":::: list", "--input-dir files").replace("./task {} ", "") + " './task {}'")
+    check_all(w, 3)
+    assert os.path.exists(f"{directory}/run.of-3.deal")
 
 
 def an_array_of_sruns(cluster, directory):
@@ -97,4 +115,5 @@ def the_example_of_srun(cluster, directory):
 
 # For the scripts of the examples.
 os.environ["PATH"] = f"{os.path.dirname(COMMAND)}:{os.environ['PATH']}"
-cases.run([an_array, srun, an_array_of_sruns, the_same_array_again, twins, the_example_of_an_array, the_example_of_srun])
+cases.run([an_array, srun, files_divided_by_size, an_array_of_sruns, the_same_array_again, twins, the_example_of_an_array,
+           the_example_of_srun])
