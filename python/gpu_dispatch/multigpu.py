@@ -519,8 +519,11 @@ class _FileWithin:
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
+    def within(self, path: str | os.PathLike[str]) -> str:
+        return os.path.relpath(path, self._directory)
+
     def __call__(self, path: str | os.PathLike[str]) -> Versioned:
-        return Versioned(os.path.relpath(path, self._directory), file_key(path).version)
+        return Versioned(self.within(path), file_key(path).version)
 
 
 class LauncherOrchestrator:
@@ -626,7 +629,8 @@ class LauncherOrchestrator:
         balancer = LoadBalancer([] if gpus_per_worker else firsts, workers_per_gpu)  # groups are added with their results
         results: queue.Queue[FileResult | None] = queue.Queue()
         kept: dict[str, Any] = {}
-        key = file_key if own is None else _FileWithin(os.fspath(input_dir))
+        inside = _FileWithin(os.fspath(input_dir))
+        key = file_key if own is None else inside
         if journal is not None:
             kept["run_options"] = {
                 "journal": journal,
@@ -654,7 +658,7 @@ class LauncherOrchestrator:
             **kept,
             **setup_kwargs,
         )
-        total = len(files) if own is None else sum(own.owns(key(path)) for path in files)
+        total = len(files) if own is None else sum(own.owns(inside.within(path)) for path in files)
         return self._watch(balancer, results, total, progress_callback)
 
     def _watch(
