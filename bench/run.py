@@ -433,6 +433,44 @@ class Recordings:
         return self.timed("transcribe_whisper_alone", [program, "-t", "1", DEMO_MODEL, out], out, paths)
 
 
+def merge(b):
+    program = os.path.join(b.build, "bench", "bench_merge")
+    if not os.path.exists(program):
+        row("merging journals", "not measured: built without SQLite")
+        return
+    journals, records = (20, 20_000) if b.quick else (100, 100_000)
+    with tempfile.TemporaryDirectory(prefix="gd-bench-") as directory:
+        size = ["-j", str(journals), "-m", str(records), "-d", directory]
+        subprocess.run([program, *size, "make"], check=True)
+        found = lines_of([program, *size, "-r", str(b.rounds), "merge"])
+        b.keep(found)
+    ratio = found["merge_ratio"]["repeats"]
+    row(f"merging {journals} journals of {records:,} records", spread(found["merge_ours"]["repeats"], 1e-3) + " k records/s",
+        "INSERT ... SELECT " + spread(found["merge_sqlite"]["repeats"], 1e-3) + " k records/s", spread(ratio), "0.5",
+        statistics.median(ratio) >= 0.5)
+    row("processor time for a record", spread(found["merge_ours_cpu"]["repeats"]) + " us",
+        "INSERT ... SELECT " + spread(found["merge_sqlite_cpu"]["repeats"]) + " us")
+    peak = max(found["merge_peak"]["repeats"])
+    row("peak resident memory", f"{peak:.0f} MB", "", "", "300 MB", peak <= 300)
+    many_journals(b, program)
+
+
+def many_journals(b, program):
+    """How long `status` takes for many journals."""
+    journals = 200 if b.quick else 1000
+    seconds = []
+    with tempfile.TemporaryDirectory(prefix="gd-bench-") as directory:
+        subprocess.run([program, "-j", str(journals), "-m", "1000", "-d", directory, "make"], check=True)
+        paths = [os.path.join(directory, name) for name in sorted(os.listdir(directory))]
+        for _ in range(b.rounds):
+            start = time.perf_counter()
+            subprocess.run([b.command, "status", *paths], stdout=subprocess.DEVNULL, check=True)
+            seconds.append(time.perf_counter() - start)
+    b.records.setdefault("status_journals", []).extend(seconds)
+    row(f"status of {journals:,} journals of 1,000 records", spread(seconds) + " s", "", "", "5 s",
+        statistics.median(seconds) <= 5)
+
+
 def transcribe(b):
     """Compares whole programs, including loading the model, with one thread each. The two programs take turns in going
     first."""
@@ -461,7 +499,7 @@ def transcribe(b):
 
 
 PARTS = {part.__name__: part for part in (memory, throughput, flight, python_pools, latency, payload, times, scale, discovery,
-                                           commands, stream, observers, python, journal, transcribe)}
+                                           commands, stream, observers, python, journal, merge, transcribe)}
 
 
 def machine():

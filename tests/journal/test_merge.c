@@ -5,7 +5,6 @@
  */
 #include <gpu_dispatch/journal.h>
 #include <sqlite3.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -562,7 +561,8 @@ TEST(two_merges_into_one_file)
     make_two();
     const int fd = open("all.db.part", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     CHECK_GE(fd, 0);
-    CHECK_EQ(flock(fd, LOCK_EX), 0);
+    struct flock first = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+    CHECK_EQ(fcntl(fd, F_OFD_SETLK, &first), 0);
     CHECK_EQ(merge_with(NULL), GD_E_BUSY);
     CHECK_EQ(access("all.db.part", F_OK), 0);
     close(fd);

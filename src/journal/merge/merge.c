@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -151,6 +150,14 @@ static int check_not_input(const struct gd_journal_merge_options *o)
     return 0;
 }
 
+/* Locks the first byte of the part. SQLite locks other bytes of the file. A lock of the whole file (flock()) would be in
+ * its way on NFS. If the file system has no locks, the part is used nevertheless. */
+static bool is_locked_by_another(int fd)
+{
+    struct flock first = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+    return fcntl(fd, F_OFD_SETLK, &first) < 0 && (errno == EAGAIN || errno == EACCES);
+}
+
 /* Opens the part and locks it. Returns 1 if it was just replaced by another process: try again. */
 static int lock_part(struct output *out)
 {
@@ -158,7 +165,7 @@ static int lock_part(struct output *out)
     out->fd = gd__fd_above_stdio(open(out->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (out->fd < 0)
         return gd__error_errno("cannot make %s", out->part);
-    if (flock(out->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+    if (is_locked_by_another(out->fd)) {
         gd__fd_close(&out->fd); /* the file belongs to that process */
         return gd__error(GD_E_BUSY, "another process is writing %s: wait for it, or give another name", out->path);
     }
