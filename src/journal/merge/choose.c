@@ -22,6 +22,7 @@
 #include "base/hash/key.h"
 #include "base/thread.h"
 #include "journal/merge/merge.h"
+#include "journal/read/settled.h"
 
 #ifdef GD_TEST_HOOKS
 enum { GATHERED = 7, THREADS = 3 };
@@ -201,21 +202,51 @@ static void take(sqlite3_context *context, int n, sqlite3_value **v)
     sqlite3_result_int(context, c->error < 0 || c->n == GATHERED);
 }
 
-/* Reads some rows in one transaction. Returns 1 if there may be more. */
-static int scan_some(struct scan *c, sqlite3_stmt *s)
+/* The rows that one transaction reads: see read/settled.h. */
+struct part {
+    struct scan *c;
+    sqlite3_stmt *s;
+    uint64_t last_id, last_number; /* before it */
+    bool unordered;
+};
+
+/* Returns 1 if there may be more rows. */
+static int scan_part(void *user)
 {
-    c->n = 0;
+    struct scan *c = ((struct part *)user)->c;
+    sqlite3_stmt *s = ((struct part *)user)->s;
     gd__merge_source_begin(&c->source);
     sqlite3_bind_int64(s, 1, (sqlite3_int64)c->last_id);
     const int rc = sqlite3_step(s);
     if (c->error == 0 && rc != SQLITE_ROW && rc != SQLITE_DONE)
         c->error = gd__merge_source_failed(&c->source);
     sqlite3_reset(s);
+    return c->error < 0 ? c->error : rc == SQLITE_ROW;
+}
+
+static void forget_part(void *user)
+{
+    const struct part *p = user;
+    p->c->n = 0;
+    p->c->error = 0;
+    p->c->last_id = p->last_id;
+    p->c->last_number = p->last_number;
+    p->c->in->unordered = p->unordered;
+}
+
+/* Reads some rows in one transaction. Returns 1 if there may be more. */
+static int scan_some(struct scan *c, sqlite3_stmt *s)
+{
+    struct part p = { c, s, c->last_id, c->last_number, c->in->unordered };
+    c->n = 0;
+    const int rc = gd__settled_read(c->source.db, c->source.path, scan_part, forget_part, &p);
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(c->lock);
     for (size_t i = 0; c->error == 0 && i < c->n; i++)
         c->error = gd__merge_keys_add(c->keys, &c->entries[i]);
     pthread_mutex_unlock(c->lock);
-    return c->error < 0 ? c->error : rc == SQLITE_ROW;
+    return c->error < 0 ? c->error : rc;
 }
 
 static int scan_rows(struct scan *c)

@@ -1,6 +1,7 @@
 /* Opens a journal that is merged: see merge.h. */
 #include "journal/lookup/rows.h"
 #include "journal/merge/merge.h"
+#include "journal/read/settled.h"
 
 enum { STEPS_A_BYTE = 64, STEPS_A_LOOK = 1 << 16 };
 #define BYTES_LEAST (INT64_C(1) << 20) /* small files count as this large */
@@ -51,14 +52,32 @@ int gd__merge_source_damaged(struct gd__merge_source *s)
     return gd__db_code(SQLITE_CORRUPT, "read", s->path);
 }
 
+struct max_id {
+    struct gd__merge_source *s;
+    int64_t id;
+};
+
+static int read_max_id(void *user)
+{
+    struct max_id *m = user;
+    gd__merge_source_begin(m->s);
+    const int rc = gd__db_integer(m->s->db, "SELECT max(id) FROM task", &m->id);
+    return rc == SQLITE_OK ? 0 : gd__merge_source_failed(m->s);
+}
+
+static void forget_max_id(void *user)
+{
+    ((struct max_id *)user)->id = 0;
+}
+
 int gd__merge_source_max_id(struct gd__merge_source *s, uint64_t *out)
 {
-    int64_t id = 0;
-    gd__merge_source_begin(s);
-    if (gd__db_integer(s->db, "SELECT max(id) FROM task", &id) != SQLITE_OK)
-        return gd__merge_source_failed(s);
-    if (id < 0 || (uint64_t)id > GD__ROW_MOST)
+    struct max_id m = { .s = s };
+    const int rc = gd__settled_read(s->db, s->path, read_max_id, forget_max_id, &m);
+    if (rc < 0)
+        return rc;
+    if (m.id < 0 || (uint64_t)m.id > GD__ROW_MOST)
         return gd__merge_source_damaged(s);
-    *out = (uint64_t)id;
+    *out = (uint64_t)m.id;
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "journal/merge/merge.h"
+#include "journal/read/settled.h"
 
 #define TAKE "gd__take"
 
@@ -201,6 +202,30 @@ void gd__merge_reader_close(struct gd__merge_reader *r)
     gd__merge_source_close(&r->source);
 }
 
+/* The rows that one transaction reads: see read/settled.h. */
+struct part {
+    struct gd__merge_reader *r;
+    uint64_t last_id; /* before it */
+    size_t next_place;
+};
+
+static int read_part(void *user)
+{
+    struct gd__merge_reader *r = ((struct part *)user)->r;
+    gd__merge_source_begin(&r->source);
+    return (r->in->unordered ? read_by_list : read_by_id)(r);
+}
+
+static void forget_part(void *user)
+{
+    const struct part *p = user;
+    p->r->into->used = 0;
+    p->r->n_taken = 0;
+    p->r->ended = false;
+    p->r->last_id = p->last_id;
+    p->r->next_place = p->next_place;
+}
+
 int gd__merge_read(struct gd__merge_reader *r, struct gd__merge_buffer *into)
 {
     int rc = 0;
@@ -211,8 +236,8 @@ int gd__merge_read(struct gd__merge_reader *r, struct gd__merge_buffer *into)
         rc = open_source(r);
         if (rc < 0)
             break;
-        gd__merge_source_begin(&r->source);
-        rc = (r->in->unordered ? read_by_list : read_by_id)(r);
+        struct part p = { r, r->last_id, r->next_place };
+        rc = gd__settled_read(r->source.db, r->source.path, read_part, forget_part, &p);
     }
     if (!r->stay_open || r->ended || rc < 0)
         gd__merge_reader_close(r);
@@ -243,9 +268,16 @@ static int add_place(struct gd__merge_input *in, size_t *room, uint64_t number, 
     return 0;
 }
 
-static int read_order(struct gd__merge_input *in, struct gd__merge_source *source)
+struct order_part {
+    struct gd__merge_input *in;
+    struct gd__merge_source *source;
+};
+
+static int read_order(void *user)
 {
     static const char sql[] = "SELECT id, number FROM task WHERE id > 0 AND id <= ?1 ORDER BY id";
+    struct gd__merge_input *in = ((struct order_part *)user)->in;
+    struct gd__merge_source *source = ((struct order_part *)user)->source;
     sqlite3_stmt *s = NULL;
     size_t room = 0;
     uint64_t last = 0;
@@ -269,12 +301,21 @@ static int read_order(struct gd__merge_input *in, struct gd__merge_source *sourc
     return code;
 }
 
+static void forget_order(void *user)
+{
+    struct gd__merge_input *in = ((struct order_part *)user)->in;
+    gd__free(in->order);
+    in->order = NULL;
+    in->n_order = 0;
+}
+
 int gd__merge_order(struct gd__merge_input *in)
 {
     struct gd__merge_source source;
+    struct order_part p = { in, &source };
     int rc = gd__merge_source_open(&source, in->path);
     if (rc == 0)
-        rc = read_order(in, &source);
+        rc = gd__settled_read(source.db, source.path, read_order, forget_order, &p);
     gd__merge_source_close(&source);
     if (rc == 0 && in->n_order > 0)
         qsort(in->order, in->n_order, sizeof *in->order, by_number);

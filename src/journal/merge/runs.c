@@ -11,6 +11,7 @@
 #include "journal/identity.h"
 #include "journal/internal.h"
 #include "journal/merge/merge.h"
+#include "journal/read/settled.h"
 
 enum { HOST_MAX = 256, SHOWN = 200 };
 
@@ -72,8 +73,26 @@ static int add_run(struct runs *r, sqlite3_stmt *s, size_t journal)
     return 0;
 }
 
-static int read_rows(struct runs *r, struct gd__merge_source *source, size_t journal)
+/* The runs of one journal: see read/settled.h. */
+struct part {
+    struct runs *r;
+    struct gd__merge_source *source;
+    size_t journal, before; /* before: runs of the journals before it */
+};
+
+static void forget_rows(void *user)
 {
+    const struct part *p = user;
+    for (; p->r->n > p->before; p->r->n--)
+        for (size_t k = 0; k < COPIED; k++)
+            sqlite3_value_free(p->r->items[p->r->n - 1].values[k]);
+}
+
+static int read_rows(void *user)
+{
+    const struct part *p = user;
+    struct runs *r = p->r;
+    struct gd__merge_source *source = p->source;
     char sql[sizeof select_sql + 16];
     sqlite3_stmt *s = NULL;
     uint64_t last = 0;
@@ -85,7 +104,7 @@ static int read_rows(struct runs *r, struct gd__merge_source *source, size_t jou
     snprintf(sql, sizeof sql, select_sql, shard);
     int rc = gd__db_prepare(source->db, sql, &s);
     while (rc == SQLITE_OK && code == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        code = add_run(r, s, journal);
+        code = add_run(r, s, p->journal);
         if (code == 0 && r->items[r->n - 1].number <= last)
             code = gd__merge_source_damaged(source);
         last = code == 0 ? r->items[r->n - 1].number : last;
@@ -100,9 +119,10 @@ static int read_rows(struct runs *r, struct gd__merge_source *source, size_t jou
 static int read_journal(struct runs *r, const char *path, size_t journal)
 {
     struct gd__merge_source source;
+    struct part p = { r, &source, journal, r->n };
     int rc = gd__merge_source_open(&source, path);
     if (rc == 0)
-        rc = read_rows(r, &source, journal);
+        rc = gd__settled_read(source.db, source.path, read_rows, forget_rows, &p);
     gd__merge_source_close(&source);
     return rc;
 }
