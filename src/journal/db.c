@@ -42,7 +42,7 @@ static const char schema[] =
     " worker INTEGER, gpu INTEGER, exit_code INTEGER, signal INTEGER, failure, input_size INTEGER NOT NULL,"
     " input, output, error, stderr);"
     "CREATE INDEX task_failed ON task(id, failure) WHERE state = 'failed';"
-    "CREATE TABLE file(path PRIMARY KEY, size INTEGER NOT NULL, beside, tail, ended) WITHOUT ROWID;";
+    "CREATE TABLE file(path PRIMARY KEY, size INTEGER NOT NULL, beside, tail, ended, renew) WITHOUT ROWID;";
 
 static const struct {
     int sqlite_code, code;

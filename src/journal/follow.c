@@ -1,7 +1,7 @@
 /* Files that callbacks append to. Their lengths are committed with the records of the tasks that wrote to them. So a
  * file is never shorter than its journal says, and the bytes beyond that length belong to tasks that will be run again.
  *
- * Three more values are stored with a length, in columns that version 0.1 did not have. A journal of version 0.1 gets
+ * Four more values are stored with a length, in columns that version 0.1 did not have. A journal of version 0.1 gets
  * these columns when it is next written to. Version 0.1 leaves them NULL.
  *
  *   beside   the file's path relative to the journal's directory. Journal and file are often moved or copied together,
@@ -11,6 +11,7 @@
  *            edit before these bytes that keeps the length is not found, but does no harm: the file is still cut at the
  *            right place. Reading TAIL bytes costs the same for a file of any size.
  *   ended    1: the run ended with the file exactly that long. Bytes beyond that were written by another program.
+ *   renew    1: a run that may still exist has the file open. See renew.c.
  *
  * A run that was given up by its heartbeat (lock/lock.c) may still exist. A run cuts or adds a file within a transaction,
  * which fails if it was given up, so it never cuts a file of its successor. Its successor does not continue its file, but
@@ -126,14 +127,14 @@ static bool path_beside(const struct gd_journal *j, const char *file, char out[P
 
 struct recorded_file {
     int64_t size; /* -1: the file is not in the journal */
-    bool ended, has_tail;
+    bool ended, has_tail, renew;
     unsigned char tail[GD__HASH_SIZE];
 };
 
 /* Adds the columns that a journal of version 0.1 does not have. */
 static int add_columns(struct gd_journal *j)
 {
-    static const char *const columns[] = { "beside", "tail", "ended" };
+    static const char *const columns[] = { "beside", "tail", "ended", "renew" };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         char sql[128];
         int64_t has;
@@ -147,6 +148,14 @@ static int add_columns(struct gd_journal *j)
     return 0;
 }
 
+int gd__follow_mark(struct gd_journal *j)
+{
+    const int rc = add_columns(j);
+    if (rc == 0 && gd__db_exec(j->db, "UPDATE file SET renew = 1") != SQLITE_OK)
+        return gd__db_error(j->db, "write to", j->path);
+    return rc;
+}
+
 static void bind_path(sqlite3_stmt *s, int column, const char *path)
 {
     if (path)
@@ -158,6 +167,7 @@ static void read_known(struct recorded_file *out, sqlite3_stmt *s)
     out->size = sqlite3_column_int64(s, 0);
     out->has_tail = sqlite3_column_type(s, 1) == SQLITE_BLOB && sqlite3_column_bytes(s, 1) == GD__HASH_SIZE;
     out->ended = sqlite3_column_int(s, 2) == 1;
+    out->renew = sqlite3_column_int(s, 3) == 1;
     if (out->has_tail)
         memcpy(out->tail, sqlite3_column_blob(s, 1), GD__HASH_SIZE);
 }
@@ -168,11 +178,11 @@ static int look_up(struct gd_journal *j, const struct gd__follow *f, struct reco
 {
     sqlite3_stmt *s = NULL;
     *out = (struct recorded_file){ .size = -1 };
-    int rc =
-        gd__db_prepare(j->db,
-                       "SELECT size, tail, ended FROM file WHERE path = CAST(?1 AS TEXT) OR beside = CAST(?2 AS TEXT)"
-                       " ORDER BY size DESC LIMIT 1",
-                       &s);
+    int rc = gd__db_prepare(
+        j->db,
+        "SELECT size, tail, ended, renew FROM file WHERE path = CAST(?1 AS TEXT) OR beside = CAST(?2 AS TEXT)"
+        " ORDER BY size DESC LIMIT 1",
+        &s);
     if (rc == SQLITE_OK) {
         bind_path(s, 1, f->path);
         bind_path(s, 2, f->beside);
@@ -321,6 +331,15 @@ static int add_file(struct gd_journal *j, const struct gd__follow *f)
     return rc;
 }
 
+/* whole: the file was kept as it is, even if it differs from what was recorded. */
+static int renew(struct gd__follow *f, const struct recorded_file *known, bool whole)
+{
+    struct stat info;
+    if (fstat(f->fd, &info) < 0)
+        return gd__error_errno("cannot read the attributes of %s", f->path);
+    return gd__follow_renew(f, (uint64_t)(whole ? info.st_size : known->size));
+}
+
 static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
 {
     struct stat info;
@@ -346,8 +365,8 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
             rc = look_up(j, &f, &known);
         if (rc == 0 && known.size >= 0 && !anew)
             rc = cut_back(j, path, &f, info.st_size, &known);
-        if (rc == 0 && known.size >= 0 && !anew && j->hold.took_over)
-            rc = gd__follow_renew(&f, j->o.force ? (uint64_t)info.st_size : (uint64_t)known.size);
+        if (rc == 0 && known.size >= 0 && known.renew)
+            rc = renew(&f, &known, anew || j->o.force);
         if (rc == 0)
             rc = add_file(j, &f);
         rc = gd__store_end(j, rc);

@@ -142,6 +142,7 @@ void gd__follow_measure(struct gd_journal *j);
 int gd__follow_sync(struct gd_journal *j); /* flushes the files to disk */
 /* renew.c: puts a copy of the first bytes of the file in its place. The run that was given up has the old one. */
 int gd__follow_renew(struct gd__follow *f, uint64_t size);
+int gd__follow_mark(struct gd_journal *j); /* every file must be renewed; within a transaction */
 void gd__follow_end(struct gd_journal *j); /* called when the files do not grow any more: stores that */
 /* Computes the hash of the last bytes of the file before this length. A resumed run checks it. Returns false if they
  * cannot be read. */

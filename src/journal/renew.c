@@ -6,7 +6,10 @@
  * recorded part into a new file, which replaces the old one, and the old run appends to a file without a name. The
  * descriptor of the caller is made to refer to the new file.
  *
- * This is done only in that case: the copy takes time, and every other holder is certainly gone.
+ * The transaction that ends the generation of the old run also marks all files (gd__follow_mark()). A file loses the mark
+ * when it has been replaced. So this is done even if the run that took over was killed before it.
+ *
+ * Files are not copied after a run that ended, or that is certainly gone: the copy takes time.
  */
 #include <errno.h>
 #include <fcntl.h>

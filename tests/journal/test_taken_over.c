@@ -1,6 +1,7 @@
 /* A run that was given up but goes on: it was stopped, or its host was cut off. It must write nothing more, neither to
  * the journal nor to the files of its successor. $GPU_DISPATCH_LOCK_TEST lets two runs be on two hosts whose locks do not
  * exclude each other. */
+#include "base/fault.h"
 #include "support/journal.h"
 
 static void be_on(const char *host, const char *stale_ms)
@@ -135,7 +136,46 @@ static void run_first(void)
     _exit(0);
 }
 
-TEST(a_run_that_was_stopped_too_long_stops)
+/* Another host takes the journal over, and is killed at that point, or if it is NULL, before its run begins. */
+static void take_over_and_die(const char *point)
+{
+    struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
+    struct gd_journal *j;
+    int status;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        be_on("b", "100");
+        if (point)
+            setenv("GD_KILL_DISPATCHER", point, 1);
+        gd__fault_read_kill();
+        o.path = "run.db";
+        o.resume = GD_JOURNAL_RESUME_REST;
+        o.lock_wait_ms = 600 * 1000;
+        CHECK_EQ(gd_journal_open(&j, &o), 0);
+        raise(SIGKILL);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void check_lines(void)
+{
+    bool seen[LINES] = { false };
+    FILE *out = fopen("out", "re");
+    char line[64];
+    int n = 0;
+    for (; fgets(line, sizeof line, out); n++) {
+        const int number = atoi(line);
+        if (number < 0 || number >= LINES || seen[number])
+            FAIL("line %d of the followed file is %s again", n + 1, line);
+        seen[number] = true;
+    }
+    fclose(out);
+    CHECK_EQ(n, LINES);
+}
+
+/* between: what happens before the second run. */
+static void stop_and_take_over(void (*between)(const char *point), const char *point)
 {
     directory_enter();
     const pid_t first = fork();
@@ -144,6 +184,8 @@ TEST(a_run_that_was_stopped_too_long_stops)
     int status;
     CHECK_EQ(waitpid(first, &status, WUNTRACED), first);
     CHECK(WIFSTOPPED(status));
+    if (between)
+        between(point);
     be_on("b", "100");
     struct job job = JOB("run.db");
     job_numbers(&job, LINES);
@@ -169,18 +211,51 @@ TEST(a_run_that_was_stopped_too_long_stops)
     CHECK_EQ(status, 0);
     /* One record and one line for each input, although the first run went on. */
     CHECK_STR(records(), all);
-    bool seen[LINES] = { false };
-    FILE *out = fopen("out", "re");
-    char line[64];
-    int n = 0;
-    for (; fgets(line, sizeof line, out); n++) {
-        const int number = atoi(line);
-        CHECK(number >= 0 && number < LINES && !seen[number]);
-        seen[number] = true;
-    }
-    fclose(out);
-    CHECK_EQ(n, LINES);
+    check_lines();
     close(job.follow_fd);
+}
+
+TEST(a_run_that_was_stopped_too_long_stops)
+{
+    stop_and_take_over(NULL, NULL);
+}
+
+/* The run that continues finds the lock of a run that is certainly gone. But the stopped one is not. */
+TEST(a_run_that_was_given_up_is_not_forgotten)
+{
+    stop_and_take_over(take_over_and_die, NULL);
+    stop_and_take_over(take_over_and_die, "lock_replaced");
+}
+
+/* The copy is made only if it is needed. */
+TEST(files_of_a_dead_run_are_not_copied)
+{
+    directory_enter();
+    struct stat before, after;
+    be_on("a", "3600000");
+    for (int round = 0; round < 3; round++) { /* a new journal, a run that was killed, and one that has ended */
+        int status;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            struct job job = JOB("run.db");
+            job_numbers(&job, 20 + (size_t)round);
+            job.j.resume = GD_JOURNAL_RESUME_REST;
+            job.follow = "out";
+            job.follow_fd = open_output();
+            CHECK_EQ(job_open(&job), 0);
+            if (round == 0)
+                raise(SIGKILL);
+            CHECK_EQ(gd_journal_close(&job.journal), 0);
+            CHECK_EQ(job_run(&job), 0);
+            _exit(0);
+        }
+        CHECK_EQ(waitpid(pid, &status, 0), pid);
+        CHECK_EQ(status, round == 0 ? SIGKILL : 0);
+        CHECK_EQ(stat("out", &after), 0);
+        if (round > 0)
+            CHECK_EQ(after.st_ino, before.st_ino);
+        before = after;
+    }
 }
 
 int main(int argc, char **argv)

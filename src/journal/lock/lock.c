@@ -375,6 +375,8 @@ static int replace_dead(struct taking *t, int present, void *user)
     else if (rename(name, t->h->path) < 0)
         rc = gd__error_errno("cannot replace %s", t->h->path);
     t->h->took_over = rc == 1 && t->was_silent;
+    if (rc == 1 && !t->was_silent)
+        memcpy(t->h->gone, t->holder.nonce, sizeof t->h->gone);
     return rc;
 }
 

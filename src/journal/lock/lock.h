@@ -29,6 +29,7 @@ struct gd__journal_lock {
     pid_t pid;      /* the process that took it */
     bool shared;    /* other hosts may use the file system, or it has no locks: there is a heartbeat */
     bool took_over; /* the holder before was given up, because its heartbeat stood still. It may still exist */
+    char gone[GD__NONCE_MAX]; /* the nonce of the holder before, if it is certainly gone; otherwise "" */
     struct gd__heart heart;
 };
 #define GD__JOURNAL_LOCK_NONE       \

@@ -312,17 +312,52 @@ void gd__store_close(struct gd_journal *j)
     j->db = NULL;
 }
 
+/* Finds out whether the last run may still exist, on another host. It does not if it has ended, if the lock file says
+ * that it is gone, or if an earlier run has found that (""). The lock file may be that of another run, which took the
+ * lock but did not get as far as this. */
+static int find_remaining(struct gd_journal *j, bool *remains)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = gd__db_prepare(j->db,
+                            "SELECT outcome IS NULL AND nonce IS NOT ?1 AND nonce IS NOT '' FROM run"
+                            " ORDER BY number DESC LIMIT 1",
+                            &s);
+    if (rc == SQLITE_OK) {
+        sqlite3_bind_text(s, 1, j->hold.gone, -1, SQLITE_STATIC);
+        rc = sqlite3_step(s);
+    }
+    *remains = rc == SQLITE_ROW && sqlite3_column_int(s, 0) == 1;
+    const int code = rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : gd__db_error(j->db, "read", j->path);
+    sqlite3_finalize(s);
+    return code;
+}
+
+/* Ends the generation of the last run. */
+static int end_last_run(struct gd_journal *j)
+{
+    bool remains = false;
+    int rc = j->hold.shared ? find_remaining(j, &remains) : 0;
+    if (rc == 0 && remains)
+        rc = gd__follow_mark(j);
+    const char *sql =
+        remains ? "UPDATE run SET nonce = NULL WHERE nonce <> ''" : "UPDATE run SET nonce = '' WHERE nonce <> ''";
+    if (rc == 0 && gd__db_exec(j->db, sql) != SQLITE_OK)
+        rc = gd__db_error(j->db, "write to", j->path);
+    return rc;
+}
+
 int gd__store_begin_run(struct gd_journal *j)
 {
     sqlite3_stmt *s = NULL;
     char shard[GD__SHARD_TEXT];
     const char *text = gd__identity_text(j->o.shard, shard);
-    if (gd__db_exec(j->db, "UPDATE run SET nonce = NULL WHERE nonce IS NOT NULL") != SQLITE_OK)
-        return gd__db_error(j->db, "write to", j->path);
-    int rc = gd__db_prepare(j->db,
-                            "INSERT INTO run(number, command, started, pid, host, all_done, all_failed, shard, nonce)"
-                            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                            &s);
+    int rc = end_last_run(j);
+    if (rc < 0)
+        return rc;
+    rc = gd__db_prepare(j->db,
+                        "INSERT INTO run(number, command, started, pid, host, all_done, all_failed, shard, nonce)"
+                        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                        &s);
     if (rc == SQLITE_OK) {
         bind_count(s, 1, j->run);
         if (j->command)
