@@ -293,6 +293,20 @@ TEST(a_run_undoes_the_transaction_of_a_killed_run)
     CHECK_STR(job_sql("hot.db", "PRAGMA integrity_check"), "ok");
 }
 
+TEST(the_transaction_of_a_killed_run_is_not_done_elsewhere)
+{
+    static const char *const others[] = { "hot.db" };
+    struct job job = JOB("");
+    leave_hot();
+    job_numbers(&job, HOT_TASKS + 10);
+    job.j.path = "new.db";
+    job.j.skip_done = others;
+    job.j.n_skip_done = 1;
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(job.counts.skipped, HOT_TASKS); /* the transaction had made them failed */
+    CHECK_EQ(job.done, 10);
+}
+
 /* A reader that may not write. Root may always write, so it becomes another user first. */
 TEST(a_reader_without_permission_says_what_is_needed)
 {

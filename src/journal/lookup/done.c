@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "journal/db.h"
 #include "journal/lookup/rows.h"
+#include "journal/read/settled.h"
 
 enum { FIRST_ROOM = 1024, READ_ROWS = 4096 };
 
@@ -94,54 +95,87 @@ static bool grow(struct gd__done *d)
 
 /* --- reading a journal --- */
 
-/* Adds the next rows after *last, and moves *last. Returns 1 if there may be more, 0 if not, or a negative code. Each call
- * is a transaction of its own, so that the run that writes to that journal does not have to wait long. */
-static int add_some(struct gd__done *d, sqlite3 *db, sqlite3_stmt *s, const char *path, uint64_t *last)
+/* The rows of one transaction. It is short, so that the run that writes to that journal does not have to wait long. */
+struct part {
+    sqlite3 *db;
+    sqlite3_stmt *next;
+    const char *path;
+    uint64_t from, last; /* rows after `from`, up to `last` */
+    unsigned n;
+    struct gd__row rows[READ_ROWS];
+};
+
+static int read_part(void *user)
 {
-    struct gd__row row;
+    struct part *p = user;
+    int step;
+    sqlite3_bind_int64(p->next, 1, (sqlite3_int64)p->from);
+    sqlite3_bind_int64(p->next, 2, READ_ROWS);
+    while (p->n < READ_ROWS && (step = sqlite3_step(p->next)) == SQLITE_ROW) {
+        struct gd__row *row = &p->rows[p->n];
+        if (!gd__row_read(p->next, row) || row->id <= p->last) {
+            sqlite3_reset(p->next);
+            return gd__db_code(SQLITE_CORRUPT, "read", p->path);
+        }
+        p->last = row->id;
+        p->n++;
+    }
+    const int rc = p->n == READ_ROWS || step == SQLITE_DONE ? 0 : gd__db_error(p->db, "read", p->path);
+    sqlite3_reset(p->next);
+    return rc;
+}
+
+static void forget_part(void *user)
+{
+    struct part *p = user;
+    p->n = 0;
+    p->last = p->from;
+}
+
+static int add_part(struct gd__done *d, const struct part *p)
+{
     unsigned char hash[GD__HASH_SIZE];
-    unsigned n = 0;
-    int rc = 0, step = SQLITE_DONE;
-    sqlite3_bind_int64(s, 1, (sqlite3_int64)*last);
-    sqlite3_bind_int64(s, 2, READ_ROWS);
-    for (; rc == 0 && (step = sqlite3_step(s)) == SQLITE_ROW; n++) {
-        if (!gd__row_read(s, &row) || row.id <= *last) {
-            rc = gd__db_code(SQLITE_CORRUPT, "read", path);
-            break;
-        }
-        *last = row.id;
-        if (row.state != GD__FINAL_DONE)
+    for (unsigned i = 0; i < p->n; i++) {
+        if (p->rows[i].state != GD__FINAL_DONE)
             continue;
-        if (4 * (d->n + 1) > 3 * d->room && !grow(d)) {
-            rc = no_memory();
-            break;
-        }
-        hash_task(d, row.key, row.version, hash);
+        if (4 * (d->n + 1) > 3 * d->room && !grow(d))
+            return no_memory();
+        hash_task(d, p->rows[i].key, p->rows[i].version, hash);
         put(d, hash, 1);
     }
-    if (rc == 0 && step != SQLITE_DONE)
-        rc = gd__db_error(db, "read", path);
-    sqlite3_reset(s);
-    return rc < 0 ? rc : n == READ_ROWS;
+    return 0;
+}
+
+static int add_all(struct gd__done *d, struct part *p)
+{
+    int rc;
+    do {
+        p->from = p->last;
+        p->n = 0;
+        rc = gd__settled_read(p->db, p->path, read_part, forget_part, p);
+        if (rc == 0)
+            rc = add_part(d, p);
+    } while (rc == 0 && p->n == READ_ROWS);
+    return rc;
 }
 
 int gd__done_add(struct gd__done *d, const char *path)
 {
-    sqlite3 *db;
-    sqlite3_stmt *s = NULL;
-    uint64_t last = 0;
-    int rc = gd__db_open_read(&db, path);
-    if (rc < 0)
-        return rc;
-    if (gd__db_prepare(db, "SELECT id, key, version, state, attempts FROM task WHERE id > ?1 ORDER BY id LIMIT ?2",
-                       &s) != SQLITE_OK)
-        rc = gd__db_error(db, "read", path);
-    else
-        do
-            rc = add_some(d, db, s, path, &last);
-        while (rc > 0);
-    sqlite3_finalize(s);
-    sqlite3_close(db);
+    struct part *p = gd__calloc(1, sizeof *p);
+    if (!p)
+        return no_memory();
+    p->path = path;
+    int rc = gd__db_open_read(&p->db, path);
+    if (rc == 0 && gd__db_prepare(p->db,
+                                  "SELECT id, key, version, state, attempts FROM task WHERE id > ?1 ORDER BY id"
+                                  " LIMIT ?2",
+                                  &p->next) != SQLITE_OK)
+        rc = gd__db_error(p->db, "read", path);
+    if (rc == 0)
+        rc = add_all(d, p);
+    sqlite3_finalize(p->next);
+    sqlite3_close(p->db);
+    gd__free(p);
     return rc;
 }
 
