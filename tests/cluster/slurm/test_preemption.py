@@ -74,6 +74,18 @@ def a_cancelled_job_is_not_started_again(cluster, directory):
     finish(cluster, w, job, twice=0)
 
 
+def the_time_limit(cluster, directory):
+    """Slurm sends SIGTERM before the limit, as the script of the example wants, and the script starts the job again. Slurm
+    looks at the limits every 30 seconds, and sends the signal up to 30 seconds too early: here 10 to 40 seconds after
+    the start."""
+    w, job = submit(cluster, directory, "--gres=gpu:2", "--time=2", "--signal=TERM@80", f"{EXAMPLES}/slurm_array.sh",
+                    "list", "./task")
+    assert cluster.until(lambda: logs(w).count(DRAINS) == 3), logs(w)
+    w.let_end(6)
+    finish(cluster, w, job, twice=0)
+    assert any(restarts == 1 for _, restarts, _ in w.begun)
+
+
 def tasks_that_do_not_end_within_the_grace(cluster, directory):
     """They are ended after --stop-grace, and run again later. The script stays until Slurm ends it."""
     w, job = submit(cluster, directory, "--wrap",
@@ -103,5 +115,5 @@ def a_grace_that_is_too_long(cluster, directory):
 
 # For the script of the example.
 os.environ["PATH"] = f"{os.path.dirname(COMMAND)}:{os.environ['PATH']}"
-cases.run([tasks_that_end_within_the_grace, a_cancelled_job_is_not_started_again, tasks_that_do_not_end_within_the_grace,
-           without_srun, a_grace_that_is_too_long])
+cases.run([tasks_that_end_within_the_grace, a_cancelled_job_is_not_started_again, the_time_limit,
+           tasks_that_do_not_end_within_the_grace, without_srun, a_grace_that_is_too_long])
