@@ -33,6 +33,10 @@ TEST(a_merged_journal_is_resumed)
     struct ran r = sh("gpu-dispatch run --gpus sim:2 --journal all.db --resume " CMD "::: $(seq 1 41)");
     CHECK_CONTAINS(r.err, "37 done");
     CHECK_STR(sh("gpu-dispatch export all.db --csv | tail -n +2 | wc -l").out, "41\n");
+    /* and another run takes what is done there */
+    CHECK_EQ(sh(RUN "--journal new.db --skip-done all.db " CMD "::: $(seq 1 41)").status, 4);
+    CHECK_STR(sh("gpu-dispatch export new.db --csv | tail -n +2 | cut -d, -f3 | sort -n | tr '\\n' ' '").out,
+              "10 20 30 40 ");
 }
 
 TEST(overlaps_are_reported)
