@@ -229,7 +229,7 @@ static void reach_loading_ahead(struct world *w)
 {
     bool seen[TASKS] = { false };
     unsigned places[2] = { 0 };
-    world_await_stat(w, taken, TASKS);
+    world_await_stat(w, taken, w->n_orders);
     for (uint32_t loads = 1; loads <= FULL + 2; loads++) {
         world_await(w->page, WC_LOADS, loads);
         for (size_t i = 0; i < TASKS; i++) {
