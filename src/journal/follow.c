@@ -367,6 +367,9 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
             rc = cut_back(j, path, &f, info.st_size, &known);
         if (rc == 0 && known.size >= 0 && known.renew)
             rc = renew(&f, &known, anew || j->o.force);
+        else if (rc == 0 && known.size < 0 && !anew &&
+                 j->hold.took_over) /* the run that was given up may have made it */
+            rc = renew(&f, &known, true);
         if (rc == 0)
             rc = add_file(j, &f);
         rc = gd__store_end(j, rc);

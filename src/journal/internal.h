@@ -3,6 +3,7 @@
  *   journal.c        opening and closing, the run's and the feeder's calls
  *   follow.c         files whose length is recorded
  *   renew.c          such a file, if the last run may still append to it
+ *   renew_database.c the database, if the last run may still write to it
  *   identity.c       the shard that the journal belongs to
  *   mode.c           write-ahead log or rollback journal
  *   write/note.c     what callbacks add to a record
@@ -143,6 +144,8 @@ int gd__follow_sync(struct gd_journal *j); /* flushes the files to disk */
 /* renew.c: puts a copy of the first bytes of the file in its place. The run that was given up has the old one. */
 int gd__follow_renew(struct gd__follow *f, uint64_t size);
 int gd__follow_mark(struct gd_journal *j); /* every file must be renewed; within a transaction */
+int gd__database_renew(
+    const struct gd_journal *j);           /* renew_database.c: the same for the database, before it is opened */
 void gd__follow_end(struct gd_journal *j); /* called when the files do not grow any more: stores that */
 /* Computes the hash of the last bytes of the file before this length. A resumed run checks it. Returns false if they
  * cannot be read. */

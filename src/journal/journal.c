@@ -247,6 +247,8 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
     int rc = read_options(j, o);
     if (rc == 0)
         rc = take_lock(j);
+    if (rc == 0 && j->hold.took_over)
+        rc = gd__database_renew(j);
     if (rc == 0)
         rc = read_done(j);
     if (rc == 0)

@@ -477,6 +477,8 @@ int gd__journal_lock_take(struct gd__journal_lock *h, const char *journal)
 static void remove_shared(struct gd__journal_lock *h)
 {
     struct taking t = { .h = h, .journal = h->path };
+    if (!is_at(h->file.fd, h->path))
+        return; /* the lock was lost, and a message about that must stay */
     char *next = next_path(h);
     if (next && take_next(&t, h->path, next) == 1) {
         if (with_existing(&t, h->path, is_our_file, NULL) == 1)

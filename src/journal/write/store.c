@@ -177,12 +177,16 @@ static int log_hook(void *user, sqlite3 *db, const char *name, int pages)
 static int check_place(struct gd_journal *j)
 {
     int moved = 0;
+    const int rc =
+        gd__journal_lock_check(&j->hold); /* first: a run that takes the journal over also replaces the file */
+    if (rc < 0)
+        return rc;
     if (sqlite3_file_control(j->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved)
         return gd__error(GD_E_SYSTEM,
                          "%s was removed, moved or replaced while the run wrote to it: put it back together with its "
                          "%s file and resume, or start a new journal",
                          j->path, j->rollback ? "-journal" : "-wal");
-    return gd__journal_lock_check(&j->hold);
+    return 0;
 }
 
 /* --- transactions --- */
@@ -229,6 +233,8 @@ int gd__store_begin(struct gd_journal *j)
     if (gd__db_exec(j->db, "BEGIN IMMEDIATE") != SQLITE_OK)
         return gd__db_error(j->db, "write to", j->path);
     rc = check_generation(j);
+    if (rc == 0 && j->hold.shared)
+        rc = check_place(j); /* again, because BEGIN may have waited. SQLite opens the rollback journal by its name */
     return rc < 0 ? gd__store_end(j, rc) : 0;
 }
 
@@ -306,7 +312,8 @@ void gd__store_close(struct gd_journal *j)
     sqlite3_finalize(j->update_run);
     sqlite3_finalize(j->put_file);
     sqlite3_finalize(j->check_run);
-    gd__mode_end(j->db);
+    if (j->db && check_place(j) == 0) /* otherwise FILE-journal belongs to another run */
+        gd__mode_end(j->db);
     sqlite3_close(j->db);
     j->insert = j->update_run = j->put_file = j->check_run = NULL;
     j->db = NULL;
