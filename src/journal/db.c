@@ -544,9 +544,14 @@ static int connect_local(sqlite3 **out, const char *path)
  * (read/settled.h). A file with a write-ahead log has no such transaction. */
 static int connect_shared(sqlite3 **out, const char *path)
 {
+    enum { TORN_MOST = 20 }; /* a run writes while the file is checked, so it looks damaged */
     const uint64_t until = gd__settled_until();
     int rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
-    while (rc < 0 && *out && gd__settled_is_unfinished(*out) && gd__settled_wait(path, until) > 0) {
+    for (unsigned torn = 0; rc < 0 && *out; torn += rc == GD_E_CORRUPT) {
+        const bool unfinished = gd__settled_is_unfinished(*out);
+        if (!(unfinished ? gd__settled_wait(path, until) > 0
+                         : rc == GD_E_CORRUPT && torn < TORN_MOST && gd__settled_is_written(path)))
+            break;
         sqlite3_close(*out);
         rc = connect_reading(out, path, SQLITE_OPEN_READONLY);
     }

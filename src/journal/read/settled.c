@@ -110,6 +110,15 @@ int gd__settled_wait(const char *path, uint64_t until_ns)
     return 1;
 }
 
+bool gd__settled_is_written(const char *path)
+{
+    uint64_t pid;
+    const bool held = gd__journal_lock_test(path, &pid);
+    if (held)
+        pause_a_moment();
+    return held;
+}
+
 static int is_written_all_the_time(const char *path)
 {
     return gd__error(GD_E_BUSY, "cannot read %s: a run writes to it all the time: try again later", path);

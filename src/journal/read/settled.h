@@ -26,6 +26,7 @@ bool gd__settled_is_unfinished(sqlite3 *db);
  * because the run may be writing it. Returns 1 if the caller should try again, 0 if it has waited until the time `until_ns`
  * without success, or a negative code. */
 int gd__settled_wait(const char *path, uint64_t until_ns);
-uint64_t gd__settled_until(void); /* how long to wait, as the time when to stop */
+bool gd__settled_is_written(const char *path); /* whether a run has locked the journal. Then waits a moment */
+uint64_t gd__settled_until(void);              /* how long to wait, as the time when to stop */
 
 #endif
