@@ -246,7 +246,9 @@ struct gd_options {
                     are enough processors */
     unsigned stop_grace_ms;    /* default 10000: how long running tasks may continue after a shutdown */
     unsigned cleanup_grace_ms; /* default 10000: how long a worker may take to clean up and exit */
-    bool handle_signals;       /* true: the first SIGINT or SIGTERM shuts the run down, the second aborts it */
+    /* true: the first SIGINT or SIGTERM shuts the run down, and a SIGINT after it aborts the run. More SIGTERMs change
+     * nothing, because Slurm sends three of them when it preempts a job. */
+    bool handle_signals;
 
     /* the callbacks; on_success is required */
     void *user; /* passed to every callback */

@@ -288,8 +288,8 @@ static int conclude(struct gd_dispatcher *d)
                          "(ulimit -u, or the cgroup's pids.max) or free memory, and run it again",
                          d->o.shortage_wait_ms / 1000.0);
     case GD__END_SHUTDOWN:
-        return d->signals_seen > 0 ? gd__error(GD_E_INTERRUPTED, "interrupted by a signal")
-                                   : gd__error(GD_E_SHUTDOWN, "the run was shut down before its end");
+        return d->signalled ? gd__error(GD_E_INTERRUPTED, "interrupted by a signal")
+                            : gd__error(GD_E_SHUTDOWN, "the run was shut down before its end");
     default:
         return source < 0 ? gd__error(GD_E_SOURCE, "the source failed: %s", message) : 0;
     }

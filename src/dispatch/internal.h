@@ -157,7 +157,7 @@ struct gd_dispatcher {
 
     int wake_fd, signal_fd; /* eventfds */
     int signal_token;
-    unsigned signals_seen;
+    bool signalled; /* SIGINT or SIGTERM came in this run */
     struct gd__watch wake_watch, signal_watch, hook_watch;
     unsigned number;                 /* number of this dispatcher in this process */
     bool adopts;                     /* orphans become children of this process: see strays.c */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "dispatch/internal.h"
+#include "proc/signals.h"
 
 #define LOOK_EVERY_NS   (500 * GD__NS_PER_US)
 #define ABORT_FEEDER_NS (200 * GD__NS_PER_MS)
@@ -150,17 +151,20 @@ static void woken(struct gd__watch *w, uint32_t events)
     (void)w, (void)events; /* edge-triggered: the loop checks everything when it wakes up */
 }
 
+/* The first signal shuts the run down. A SIGINT after it aborts the run. More SIGTERMs change nothing: Slurm sends three
+ * when it preempts a job. If both signals came since the last call, SIGINT counts as the later one. */
 static void take_signals(struct gd_dispatcher *d)
 {
     uint64_t n = 0;
     if (d->signal_fd < 0 || read(d->signal_fd, &n, sizeof n) != sizeof n)
         return;
-    const unsigned before = d->signals_seen;
-    d->signals_seen += n > 2 ? 2 : (unsigned)n;
+    const uint64_t interrupts = n % GD__SIGNAL_TERM;
+    const bool is_first = !d->signalled, has_term = n >= GD__SIGNAL_TERM;
+    d->signalled = true;
     gd__dispatcher_end_for(d, "the run was interrupted by a signal");
-    if (before == 0)
+    if (is_first)
         gd_dispatcher_shutdown(d);
-    if (d->signals_seen >= 2)
+    if (interrupts > (is_first && !has_term ? 1 : 0))
         gd_dispatcher_abort(d);
 }
 

@@ -93,7 +93,7 @@ int gd__runs_begin(struct gd_dispatcher *d, const struct gd_source *source)
     take_thread(d, source, shard);
     d->source_over = d->shortage_told = false;
     d->feeder_deadline = GD__NEVER;
-    d->signals_seen = 0;
+    d->signalled = false;
     d->skipped = 0;
     if (d->runs++ == 0)
         d->owner = getpid();

@@ -71,9 +71,9 @@ static void hand_to_previous(int signal, siginfo_t *info, void *context)
     }
 }
 
-static int tell_subscribers(void)
+static int tell_subscribers(int signal)
 {
-    static const uint64_t one = 1;
+    const uint64_t one = signal == SIGTERM ? GD__SIGNAL_TERM : GD__SIGNAL_INT;
     int n_told = 0;
 
     for (int i = 0; i < GD__SIGNAL_SUBSCRIBERS; i++) {
@@ -97,7 +97,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
         _Atomic uint32_t *running = &handlers_running[atomic_load(&turn) & 1];
 
         atomic_fetch_add(running, 1);
-        n_told = tell_subscribers();
+        n_told = tell_subscribers(signal);
         if (atomic_fetch_sub(running, 1) == 1 && atomic_load(&someone_leaves))
             (void)syscall(SYS_futex, running, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }

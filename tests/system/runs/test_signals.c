@@ -56,7 +56,7 @@ TEST(one_sigterm_lets_running_tasks_finish)
     check_running_tasks_finish(SIGTERM);
 }
 
-TEST(a_second_signal_ends_the_run_at_once)
+static void check_second_signal(int first)
 {
     struct world w;
     open_handling(&w, 2);
@@ -65,13 +65,42 @@ TEST(a_second_signal_ends_the_run_at_once)
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 2);
     world_await_stat(&w, taken, 20);
-    kill(getpid(), SIGINT);
+    kill(getpid(), first);
     await_drain(&w);
     const uint64_t begin = world_now_ms();
-    kill(getpid(), SIGTERM);
+    kill(getpid(), SIGINT);
     CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
     CHECK_LE(world_now_ms() - begin, SOON_MS);
     CHECK_EQ(world_failures(&w, GD_FAILURE_CANCELLED), w.stats.taken);
+    world_close(&w);
+}
+
+TEST(a_second_sigint_ends_the_run_at_once)
+{
+    check_second_signal(SIGINT);
+}
+TEST(a_sigint_after_a_sigterm_ends_the_run_at_once)
+{
+    check_second_signal(SIGTERM);
+}
+
+/* Slurm sends SIGTERM three times when it preempts a job. */
+TEST(more_sigterms_change_nothing)
+{
+    struct world w;
+    open_handling(&w, 1);
+    w.o.window = 1;
+    world_add_many(&w, 20, (struct world_order){ .what = W_ECHO, .gate = 2 });
+    world_launch(&w);
+    world_await(w.page, WC_ENTERED, 1);
+    world_await_stat(&w, taken, 20);
+    for (int i = 0; i < 3; i++) {
+        kill(getpid(), SIGTERM);
+        await_drain(&w);
+    }
+    world_gate_open(w.page, 2);
+    CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
+    CHECK_EQ(w.finals[0].callback, 'S'); /* the task that was running */
     world_close(&w);
 }
 
@@ -83,8 +112,8 @@ TEST(two_signals_at_the_same_moment)
     world_add_many(&w, 5, (struct world_order){ .what = W_LOOP });
     world_launch(&w);
     world_await(w.page, WC_ENTERED, 1);
-    kill(getpid(), SIGINT);
     kill(getpid(), SIGTERM);
+    kill(getpid(), SIGINT);
     CHECK_EQ(world_join(&w), GD_E_INTERRUPTED);
     world_close(&w);
 }

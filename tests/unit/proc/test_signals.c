@@ -23,7 +23,7 @@ static int notifications(int fd)
 {
     uint64_t n = 0;
 
-    return read(fd, &n, sizeof n) == sizeof n ? (int)n : 0;
+    return read(fd, &n, sizeof n) == sizeof n ? (int)(n % GD__SIGNAL_TERM + n / GD__SIGNAL_TERM) : 0;
 }
 
 static int subscribed(int fd)
