@@ -33,5 +33,7 @@ int gd_shard_find(struct gd_shard *out, const char *text, char *origin)
 
 bool gd_shard_owns(struct gd_shard shard, const void *key, size_t key_size)
 {
+    if (!key && key_size > 0)
+        return false;
     return shard.count == 0 || gd__shard_of_key(key_size > 0 ? key : "", key_size, shard.count) == shard.index;
 }

@@ -410,6 +410,44 @@ TEST(gd_journal_reader_failures)
 {
     JOURNAL_REFUSED(gd_journal_reader_failures(NULL, NULL, NULL));
 }
+TEST(gd_journal_reader_runs)
+{
+    JOURNAL_REFUSED(gd_journal_reader_runs(NULL, NULL, NULL));
+}
+TEST(gd_journal_merge)
+{
+    struct gd_journal_merge_options unsized = { .n_paths = 1 };
+    struct gd_journal_merge_options no_paths = GD_JOURNAL_MERGE_OPTIONS_INIT;
+    no_paths.n_paths = 1;
+    JOURNAL_REFUSED(gd_journal_merge(NULL, NULL));
+    JOURNAL_REFUSED(gd_journal_merge(&unsized, NULL));
+    JOURNAL_REFUSED(gd_journal_merge(&no_paths, NULL));
+}
+TEST(gd_journal_reader_open_merged)
+{
+    struct gd_journal_reader *r;
+    struct gd_journal_merge_options no_paths = GD_JOURNAL_MERGE_OPTIONS_INIT;
+    no_paths.n_paths = 1;
+    JOURNAL_REFUSED(gd_journal_reader_open_merged(NULL, &no_paths));
+    JOURNAL_REFUSED(gd_journal_reader_open_merged(&r, NULL));
+    JOURNAL_REFUSED(gd_journal_reader_open_merged(&r, &no_paths));
+}
+
+/* --- shard.h --- */
+
+TEST(gd_shard_find)
+{
+    struct gd_shard shard;
+    REFUSED(gd_shard_find(NULL, "1/2", NULL));
+    REFUSED(gd_shard_find(&shard, NULL, NULL));
+    CHECK_EQ(gd_shard_find(&shard, "1/2", NULL), 0);
+}
+TEST(gd_shard_owns)
+{
+    const struct gd_shard whole = { 0, 0 };
+    CHECK(!gd_shard_owns(whole, NULL, 5));
+    CHECK(gd_shard_owns(whole, NULL, 0));
+}
 
 /* --- launch.h --- */
 
