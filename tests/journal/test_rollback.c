@@ -11,6 +11,8 @@
 
 #include "base/fault.h"
 #include "base/file/shared.h"
+#include "journal/db.h"
+#include "journal/read/settled.h"
 #include "support/journal.h"
 
 static void file_systems_are_shared(bool shared)
@@ -234,6 +236,46 @@ TEST(nobody_waits_for_the_functions_of_a_reader)
     CHECK_EQ(seen.n, 1);
     CHECK_EQ(gd_journal_reader_failures(r, see_failure, NULL), 0);
     gd_journal_reader_close(&r);
+}
+
+/* A run commits while records are read, and ends. A reader that cannot lock the journal, because it may not write to the
+ * directory, reads them again nevertheless. */
+struct disturbed {
+    sqlite3 *db;
+    unsigned n, forgotten;
+};
+
+static int read_disturbed(void *user)
+{
+    struct disturbed *d = user;
+    int64_t any;
+    if (d->n++ == 0)
+        (void)job_sql("run.db", "UPDATE task SET attempts = attempts + 1");
+    CHECK_EQ(gd__db_integer(d->db, "SELECT max(id) FROM task", &any), SQLITE_OK);
+    return 0;
+}
+
+static void forget_disturbed(void *user)
+{
+    struct disturbed *d = user;
+    d->forgotten++;
+}
+
+TEST(a_reader_that_was_disturbed_by_the_end_of_a_run_locks_nothing)
+{
+    struct disturbed d = { .n = 0 };
+    struct job job = JOB("");
+    directory_enter();
+    file_systems_are_shared(true);
+    job_numbers(&job, 10);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(gd__db_open_read(&d.db, "run.db"), 0);
+    CHECK_EQ(mkdir("run.db-lock", 0755), 0); /* so the journal cannot be locked */
+    if (gd__settled_read(d.db, "run.db", read_disturbed, forget_disturbed, &d) < 0)
+        FAIL("%s", gd_error_text());
+    CHECK_EQ(d.n, 2);
+    CHECK_EQ(d.forgotten, 1);
+    CHECK_EQ(sqlite3_close(d.db), SQLITE_OK);
 }
 
 /* --- transactions of killed runs --- */

@@ -102,7 +102,8 @@ static bool undo(const char *path)
 int gd__settled_wait(const char *path, uint64_t until_ns)
 {
     uint64_t pid;
-    if (!gd__journal_lock_test(path, &pid))
+    const bool held = gd__journal_lock_test(path, &pid);
+    if (!held && has_transaction(path)) /* otherwise the run has ended meanwhile, and there is nothing to undo */
         return undo(path);
     if (gd__now_ns() >= until_ns)
         return 0;

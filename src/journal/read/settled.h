@@ -22,9 +22,9 @@ int gd__settled_read(sqlite3 *db, const char *path, int (*read)(void *user), voi
 /* Whether the last error of the connection says that FILE-journal has a transaction. */
 bool gd__settled_is_unfinished(sqlite3 *db);
 
-/* Called when FILE-journal has a transaction. If no run has locked the journal, undoes it. Otherwise waits a moment,
- * because the run may be writing it. Returns 1 if the caller should try again, 0 if it has waited until the time `until_ns`
- * without success, or a negative code. */
+/* Called when a reader was disturbed, or could not read because of a transaction in FILE-journal. If there is one and no
+ * run has locked the journal, undoes it. Otherwise waits a moment, because a run may be writing. Returns 1 if the caller
+ * should try again, 0 if it has waited until the time `until_ns` without success, or a negative code. */
 int gd__settled_wait(const char *path, uint64_t until_ns);
 bool gd__settled_is_written(const char *path); /* whether a run has locked the journal. Then waits a moment */
 uint64_t gd__settled_until(void);              /* how long to wait, as the time when to stop */
