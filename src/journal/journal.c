@@ -203,12 +203,18 @@ static void init_locks(struct gd_journal *j)
     pthread_condattr_destroy(&monotonic);
 }
 
-static void free_journal(struct gd_journal *j)
+/* May change the error message. Can be called twice. */
+static void release(struct gd_journal *j)
 {
     gd__resume_close(&j->resume);
     gd__done_close(&j->done);
     gd__store_close(j);
     gd__journal_lock_release(&j->hold);
+}
+
+static void free_journal(struct gd_journal *j)
+{
+    release(j);
     gd__follow_close(j);
     gd__free(j->gathered.bytes);
     gd__free(j->writing.bytes);
@@ -222,6 +228,14 @@ static void free_journal(struct gd_journal *j)
     pthread_cond_destroy(&j->moved);
     pthread_mutex_destroy(&j->lock);
     gd__free(j);
+}
+
+static int fail_to_open(struct gd_journal *j, int rc)
+{
+    char message[2048];
+    snprintf(message, sizeof message, "%s", gd_error_text());
+    free_journal(j); /* may change the message */
+    return gd__error(rc, "%s", message);
 }
 
 static int take_lock(struct gd_journal *j)
@@ -255,10 +269,8 @@ int gd_journal_open(struct gd_journal **out, const struct gd_journal_options *o)
         rc = gd__db_open_write(&j->db, j->path);
     if (rc == 0)
         rc = open_records(j);
-    if (rc < 0) {
-        free_journal(j);
-        return rc;
-    }
+    if (rc < 0)
+        return fail_to_open(j, rc);
     *out = j;
     return 0;
 }
@@ -303,6 +315,7 @@ int gd_journal_close(struct gd_journal **jp)
         gd__store_forget_run(j);
     if (j->how && j->error == 0 && j->n_files > 0 && !j->files_may_grow)
         gd__follow_end(j);
+    release(j); /* first, because the message of the failure must stay */
     const int rc = failure_of(j);
     free_journal(j);
     return rc;

@@ -49,6 +49,7 @@ TEST(a_run_that_was_given_up_writes_nothing)
     CHECK_EQ(job_run(&job), GD_E_JOURNAL);
     CHECK_CONTAINS(job.text, "another run took over this journal");
     CHECK_EQ(job.closed, GD_E_JOURNAL);
+    CHECK_CONTAINS(gd_error_text(), "3 are not"); /* closing had another error after that */
     CHECK_EQ(job.counts.recorded, 0);
     CHECK_STR(records(), "0|0");
     CHECK_STR(job_sql("run.db", "SELECT number, outcome, taken, done, nonce FROM run"), "1|NULL|0|0|NULL");
