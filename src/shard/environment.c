@@ -13,6 +13,9 @@
  * the script. Otherwise, SLURM_STEP_NUM_TASKS is of that step too, and may differ from SLURM_NTASKS, which sbatch sets.
  * In the same way, a job that was submitted in an element of an array looks like an element. Nothing shows that it is
  * not one.
+ *
+ * The error messages are for programs in C and Python too, so they name no options. The command replaces some of their
+ * words: cli/run/shard/shard_options.c.
  */
 #include "shard/environment.h"
 
@@ -129,9 +132,10 @@ static int read_all(struct seen *s, const struct gd__shard_environment *e)
         s->text[i] = e->get(e->user, names[i]);
         const char *at = s->text[i];
         if (at && (!gd__shard_number(&at, UINT32_MAX, &s->number[i]) || *at))
-            return gd__error(GD_E_INVALID,
-                             "%s: this is not a number from 0 to 4294967295. Correct or unset it, or write --shard K/N",
-                             list(seen, s, BIT(i)));
+            return gd__error(
+                GD_E_INVALID,
+                "%s: this is not a number from 0 to 4294967295. Correct or unset it, or give the shard as K/N",
+                list(seen, s, BIT(i)));
     }
     s->in_step = s->text[STEP_ID] && s->number[STEP_ID] < FIRST_SPECIAL_STEP &&
                  !(e->in_batch_script && e->in_batch_script(e->user));
@@ -145,15 +149,15 @@ static int half_set(const struct seen *s, unsigned variables, const char *progra
 {
     char seen[LIST_ROOM];
     return gd__error(GD_E_INVALID,
-                     "%s: %s sets all of them or none. Pass its environment on unchanged, or write --shard K/N",
+                     "%s: %s sets all of them or none. Pass its environment on unchanged, or give the shard as K/N",
                      list(seen, s, variables), program);
 }
 
 static int impossible(const struct seen *s, unsigned variables, const char *why)
 {
     char seen[LIST_ROOM];
-    return gd__error(GD_E_INVALID, "%s: %s. Correct the environment, or write --shard K/N", list(seen, s, variables),
-                     why);
+    return gd__error(GD_E_INVALID, "%s: %s. Correct the environment, or give the shard as K/N",
+                     list(seen, s, variables), why);
 }
 
 static int check_size(const struct seen *s, enum variable rank, enum variable size)
@@ -173,8 +177,8 @@ static int check_srun(const struct seen *s)
         return half_set(s, needed, "srun");
     if (s->in_step && s->text[STEP_NUM_TASKS] && s->number[STEP_NUM_TASKS] != s->number[NTASKS])
         return gd__error(GD_E_INVALID,
-                         "%s: these numbers of tasks differ, so one of them is of another job step. Start the command "
-                         "with srun, as in \"srun gpu-dispatch run --shard auto ...\", or write --shard K/N",
+                         "%s: these numbers of tasks differ, so one of them is of another job step. Start the program "
+                         "with srun, as in \"srun PROGRAM ...\", or give the shard as K/N",
                          list(seen, s, BIT(STEP_NUM_TASKS) | BIT(NTASKS)));
     if (!s->in_step && s->number[PROCID] > 0)
         return half_set(s, needed, "srun");
@@ -191,7 +195,7 @@ static int check_without_srun(const struct seen *s)
         return 0;
     return gd__error(GD_E_INVALID,
                      "%s: %s has %llu %s, but this process was not started by srun, so the rest would be idle. Start "
-                     "one process for each, with \"srun %sgpu-dispatch run --shard auto ...\", or submit %s with %s",
+                     "one process for each, with \"srun %sPROGRAM ...\", or submit %s with %s",
                      list(seen, s, BIT(STEP_ID) | BIT(more)),
                      s->text[ARRAY_ID] ? "each element of the array" : "the job", (unsigned long long)s->number[more],
                      tasks ? "tasks" : "nodes", tasks ? "" : "--ntasks-per-node=1 ",
@@ -217,7 +221,7 @@ static int check_array(const struct seen *s)
     if (has_holes(s))
         return gd__error(GD_E_INVALID,
                          "%s: the array has holes, so its elements do not tell which shard they are. Submit it without "
-                         "holes, as in --array=0-%llu, or write --shard K/N",
+                         "holes, as in --array=0-%llu, or give the shard as K/N",
                          list(seen, s, ARRAY), (unsigned long long)s->number[ARRAY_COUNT] - 1);
     if ((id - min) % s->number[ARRAY_STEP] != 0)
         return impossible(s, ARRAY, "there is no such element in an array");
@@ -298,8 +302,8 @@ static int find_rank(const struct seen *s, uint32_t wanted, struct rank *out)
             *out = r;
         } else if (!agree(out, &r)) {
             return gd__error(GD_E_INVALID,
-                             "%s: %s and %s number this process differently. Write --shard K/N with the numbers that "
-                             "are right, or unset the others",
+                             "%s: %s and %s number this process differently. Give the shard as K/N, with the numbers "
+                             "that are right, or unset the others",
                              list(seen, s, bits_of(out->from) | bits_of(i)), sources[out->from].program,
                              sources[i].program);
         }
@@ -316,14 +320,14 @@ static int check_rank_in_array(const struct seen *s, const struct rank *r)
         return 0;
     if (s->text[JOB_INDEX])
         return gd__error(GD_E_INVALID,
-                         "%s: both a Slurm array and a Kubernetes job number this process. Write --shard K/N, or unset "
-                         "the variables of one of them",
+                         "%s: both a Slurm array and a Kubernetes job number this process. Give the shard as K/N, or "
+                         "unset the variables of one of them",
                          list(seen, s, BIT(ARRAY_ID) | BIT(ARRAY_COUNT) | BIT(JOB_INDEX)));
     if (r->from == SOURCES || r->from == SRUN || r->count == 1)
         return 0;
     return gd__error(GD_E_INVALID,
                      "%s: %s may number the processes of one element of the array, or those of all elements. Use srun "
-                     "in the batch script, as in \"srun gpu-dispatch run --shard auto ...\", or write --shard K/N",
+                     "in the batch script, as in \"srun PROGRAM ...\", or give the shard as K/N",
                      list(seen, s, BIT(ARRAY_ID) | BIT(ARRAY_COUNT) | bits_of(r->from)), sources[r->from].program);
 }
 
@@ -332,11 +336,11 @@ static int nothing_found(const struct seen *s)
     if (s->text[JOB_ID])
         return gd__error(GD_E_INVALID,
                          "SLURM_JOB_ID=%llu, but the job is not an array, and this process was not started by srun. So "
-                         "there is only one process. Submit the job with --array=0-15, use \"srun gpu-dispatch run "
-                         "--shard auto ...\", or run without --shard",
+                         "there is only one process. Submit the job with --array=0-15, use \"srun PROGRAM ...\", "
+                         "or run without a shard",
                          (unsigned long long)s->number[JOB_ID]);
     return gd__error(GD_E_INVALID, "the environment has no variables of Slurm (srun, arrays), PMI, Open MPI, torchrun "
-                                   "or Kubernetes that tell which shard this is. Write --shard K/N");
+                                   "or Kubernetes that tell which shard this is. Give the shard as K/N");
 }
 
 /* --- the result --- */
@@ -369,8 +373,8 @@ static int compute(const struct seen *s, const struct rank *r, uint32_t wanted, 
                          (unsigned long long)all, GD__SHARD_MOST);
     if (wanted > 0 && wanted != all)
         return gd__error(GD_E_INVALID,
-                         "auto/%u, but the environment has %llu shard%s: this is %s. Write --shard auto, or --shard "
-                         "K/%u to run a single shard again",
+                         "auto/%u, but the environment has %llu shard%s: this is %s. Give the shard as auto, or "
+                         "as K/%u to run a single shard again",
                          wanted, (unsigned long long)all, all == 1 ? "" : "s", origin, wanted);
     *out = (struct gd_shard){ array.index * count + index, (uint32_t)all };
     return 0;
@@ -396,8 +400,8 @@ static int find(struct gd_shard *out, char origin[GD_SHARD_ORIGIN], uint32_t wan
         return rc;
     if (r.from < SOURCES && r.count == 0)
         return gd__error(GD_E_INVALID,
-                         "JOB_COMPLETION_INDEX=%u: Kubernetes does not tell how many shards there are. Write --shard "
-                         "auto/N, where N is the number of completions of the job",
+                         "JOB_COMPLETION_INDEX=%u: Kubernetes does not tell how many shards there are. Give the shard "
+                         "as auto/N, where N is the number of completions of the job",
                          r.index);
     return compute(&s, &r, wanted, out, origin);
 }

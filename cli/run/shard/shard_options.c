@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/failure.h"
+#include "base/text/buffer.h"
 #include "shard/names.h"
 
 /* How long the same shard on another machine may take to end, or to be recognised as dead. Slurm does not start a job
@@ -70,14 +71,39 @@ static int rename_all(struct cli_run *r)
     return 0;
 }
 
+/* The library's messages name no options. This replaces words of shard/environment.c by what a user of the command
+ * writes. */
+static void put_for_command(struct gd__buffer *b, const char *message)
+{
+    static const struct {
+        const char *library, *command;
+    } words[] = { { "give the shard as ", "write --shard " },
+                  { "Give the shard as ", "Write --shard " },
+                  { "without a shard", "without --shard" },
+                  { "PROGRAM ...", "gpu-dispatch run --shard auto ..." } };
+    enum { N = sizeof words / sizeof *words };
+    while (*message) {
+        size_t i = 0;
+        while (i < N && strncmp(message, words[i].library, strlen(words[i].library)) != 0)
+            i++;
+        gd__buffer_add(b, i < N ? words[i].command : message, i < N ? strlen(words[i].command) : 1);
+        message += i < N ? strlen(words[i].library) : 1;
+    }
+    gd__buffer_add(b, "", 1);
+}
+
 /* Some messages begin with the text and a colon: "4/3": there is no such shard. */
 static int refuse_shard(const char *text)
 {
+    struct gd__buffer b = { 0 };
     const char *message = gd_error_text();
     const size_t n = strlen(text);
     if (message[0] == '"' && strncmp(message + 1, text, n) == 0 && strncmp(message + 1 + n, "\": ", 3) == 0)
         message += 1 + n + 3;
-    return gd__fail("--shard %s: %s", text, message);
+    put_for_command(&b, message);
+    const int rc = gd__fail("--shard %s: %s", text, b.failed ? message : b.data);
+    gd__buffer_free(&b);
+    return rc;
 }
 
 int cli_shard_options_apply(struct cli_run *r)

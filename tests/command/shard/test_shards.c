@@ -198,8 +198,12 @@ TEST(wrong_shards_are_refused)
         "\"auto\", or \"auto/N\"");
     CHECK_CONTAINS(sh(RUN "--shard auto echo ::: 1").err,
                    "gpu-dispatch: --shard auto: the environment has no variables");
-    CHECK_CONTAINS(sh("SLURM_JOB_ID=3 SLURM_NTASKS=3 SLURM_PROCID=0 " RUN "--shard auto echo ::: 1").err,
-                   "gpu-dispatch: --shard auto: ");
+    CHECK_CONTAINS(sh(RUN "--shard auto echo ::: 1").err, "tell which shard this is. Write --shard K/N\n");
+    CHECK_CONTAINS(sh("RANK=1 " RUN "--shard auto echo ::: 1").err, "unchanged, or write --shard K/N\n");
+    CHECK_CONTAINS(sh("SLURM_JOB_ID=3 " RUN "--shard auto echo ::: 1").err, "or run without --shard\n");
+    struct ran r = sh("SLURM_JOB_ID=3 SLURM_NTASKS=3 SLURM_PROCID=0 " RUN "--shard auto echo ::: 1");
+    CHECK_CONTAINS(r.err, "gpu-dispatch: --shard auto: ");
+    CHECK_CONTAINS(r.err, "with \"srun gpu-dispatch run --shard auto ...\", or submit");
     CHECK_REFUSED(sh(RUN "--shard 1/3 --output d/ echo ::: 1"),
                   "gpu-dispatch: --output: \"d/\" does not end with the name of a file");
     CHECK_REFUSED(sh(RUN "--shard 1/3 --output x --joblog x echo ::: 1"),

@@ -144,35 +144,35 @@ static const struct {
     const char *messages[4]; /* all of them are in the error message */
 } refused[] = {
     /* nothing */
-    { "auto", "", { "Slurm (srun, arrays), PMI, Open MPI, torchrun or Kubernetes", "--shard K/N" } },
+    { "auto", "", { "Slurm (srun, arrays), PMI, Open MPI, torchrun or Kubernetes", "ive the shard as K/N" } },
     { "auto/16", "", { "tell which shard this is" } },
     { "auto", "HOME=/root PMIX_RANK=3 OMPI_COMM_WORLD_LOCAL_RANK=1", { "tell which shard this is" } },
     { "auto",
       SLURM_JOB "SLURM_PROCID=0",
-      { "SLURM_JOB_ID=12", "there is only one process", "--array=0-15", "without --shard" } },
+      { "SLURM_JOB_ID=12", "there is only one process", "--array=0-15", "without a shard" } },
     { "auto", SLURM_JOB "SLURM_PROCID=0 SLURM_NTASKS=1", { "SLURM_JOB_ID=12", "there is only one process" } },
     /* Measured: sbatch -N3 --ntasks-per-node=1, without srun: PROCID=0, NTASKS=3, no STEP_ID */
     { "auto",
       SLURM_JOB3 "SLURM_PROCID=0 SLURM_NTASKS=3 SLURM_NPROCS=3",
-      { "SLURM_STEP_ID is not set, SLURM_NTASKS=3: the job has 3 tasks", WITHOUT_SRUN,
-        "\"srun gpu-dispatch run --shard auto ...\"", "--ntasks=1" } },
+      { "SLURM_STEP_ID is not set, SLURM_NTASKS=3: the job has 3 tasks", WITHOUT_SRUN, "\"srun PROGRAM ...\"",
+        "--ntasks=1" } },
     { "auto/3", SLURM_JOB3 "SLURM_PROCID=0 SLURM_NTASKS=3 SLURM_NPROCS=3", { WITHOUT_SRUN } },
     { "auto",
       SLURM_JOB3 "SLURM_PROCID=0",
-      { "SLURM_JOB_NUM_NODES=3: the job has 3 nodes", WITHOUT_SRUN,
-        "\"srun --ntasks-per-node=1 gpu-dispatch run --shard auto ...\"", "--nodes=1" } },
+      { "SLURM_JOB_NUM_NODES=3: the job has 3 nodes", WITHOUT_SRUN, "\"srun --ntasks-per-node=1 PROGRAM ...\"",
+        "--nodes=1" } },
     { "auto", SLURM_JOB3 "SLURM_NTASKS=3", { WITHOUT_SRUN } }, /* salloc */
     /* The shell of salloc and the batch script have no step of srun, whatever their number is. */
     { "auto", SLURM_JOB3 "SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_NTASKS=3", { WITHOUT_SRUN } },
     { "auto", SLURM_JOB3 "SLURM_STEP_ID=4294967291 SLURM_PROCID=0 SLURM_NTASKS=3", { WITHOUT_SRUN } },
     { "auto",
       ARRAY("2", "4", "0", "3", "1") "SLURM_NTASKS=3",
-      { "each element of the array has 3 tasks", WITHOUT_SRUN, "\"srun gpu-dispatch run --shard auto ...\"",
+      { "each element of the array has 3 tasks", WITHOUT_SRUN, "\"srun PROGRAM ...\"",
         "submit the array with --ntasks=1" } },
     { "auto", SLURM_JOB3 ARRAY_OF("2", "4", "0", "3", "1"), { "each element of the array has 3 nodes", WITHOUT_SRUN } },
     /* srun, half-set */
     { "auto", "SLURM_STEP_ID=0", { "SLURM_STEP_ID=0, SLURM_PROCID is not set, SLURM_NTASKS is not set", HALF } },
-    { "auto", "SLURM_STEP_ID=0 SLURM_PROCID=1", { "SLURM_NTASKS is not set", HALF, "--shard K/N" } },
+    { "auto", "SLURM_STEP_ID=0 SLURM_PROCID=1", { "SLURM_NTASKS is not set", HALF, "ive the shard as K/N" } },
     { "auto", "SLURM_STEP_ID=0 SLURM_NTASKS=3", { "SLURM_PROCID is not set", HALF } },
     { "auto", "SLURM_PROCID=1 SLURM_NTASKS=3", { "SLURM_STEP_ID is not set", HALF } },
     { "auto", "SLURM_PROCID=1", { "SLURM_STEP_ID is not set", HALF } },
@@ -188,8 +188,7 @@ static const struct {
     /* sbatch in a step passes on the variables of that step. */
     { "auto",
       SLURM_JOB3 "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=3 SLURM_PROCID=0",
-      { "SLURM_STEP_NUM_TASKS=1, SLURM_NTASKS=3", "of another job step",
-        "\"srun gpu-dispatch run --shard auto ...\"" } },
+      { "SLURM_STEP_NUM_TASKS=1, SLURM_NTASKS=3", "of another job step", "\"srun PROGRAM ...\"" } },
     /* Measured: sbatch -N3 --ntasks-per-node=1 in a step of three tasks. All variables are those of the step. */
     { "auto",
       SRUN("0", "3") "BATCH_SCRIPT=1",
@@ -198,7 +197,7 @@ static const struct {
     /* arrays, half-set: without each one, and with only one */
     { "auto",
       SLURM_JOB "SLURM_ARRAY_TASK_COUNT=4 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_STEP=1",
-      { "SLURM_ARRAY_TASK_ID is not set, SLURM_ARRAY_TASK_COUNT=4", HALF, "--shard K/N" } },
+      { "SLURM_ARRAY_TASK_ID is not set, SLURM_ARRAY_TASK_COUNT=4", HALF, "ive the shard as K/N" } },
     { "auto",
       SLURM_JOB "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_STEP=1",
       { "SLURM_ARRAY_TASK_COUNT is not set", HALF } },
@@ -219,7 +218,7 @@ static const struct {
     { "auto",
       ARRAY("3", "2", "3", "7", "1"),
       { "SLURM_ARRAY_TASK_COUNT=2, SLURM_ARRAY_TASK_MIN=3, SLURM_ARRAY_TASK_MAX=7", "the array has holes",
-        "--array=0-1,", "--shard K/N" } },
+        "--array=0-1,", "ive the shard as K/N" } },
     { "auto", ARRAY("7", "2", "3", "7", "1"), { "the array has holes" } },
     { "auto/2", ARRAY("7", "2", "3", "7", "1"), { "the array has holes" } },
     { "auto/16", ARRAY("7", "2", "3", "7", "1"), { "the array has holes" } },
@@ -236,7 +235,7 @@ static const struct {
       "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=1001 " ARRAY_OF("0", "1000", "0", "999", "1"),
       { "element 1 of 1000 of the Slurm array, task 1 of 1001 of srun: these are 1001000 shards" } },
     /* the others, half-set and impossible */
-    { "auto", "PMI_RANK=1", { "PMI_RANK=1, PMI_SIZE is not set: PMI " HALF, "--shard K/N" } },
+    { "auto", "PMI_RANK=1", { "PMI_RANK=1, PMI_SIZE is not set: PMI " HALF, "ive the shard as K/N" } },
     { "auto", "PMI_SIZE=4", { "PMI_RANK is not set, PMI_SIZE=4", HALF } },
     { "auto", "PMI_RANK=4 PMI_SIZE=4", { "PMI_RANK=4, PMI_SIZE=4", SMALLER } },
     { "auto", "PMI_RANK=0 PMI_SIZE=0", { SMALLER } },
@@ -249,12 +248,14 @@ static const struct {
     { "auto", "RANK=4 WORLD_SIZE=4", { SMALLER } },
     { "auto", SRUN("1", "3") "WORLD_SIZE=3", { "RANK is not set, WORLD_SIZE=3", HALF } },
     /* Kubernetes has no count. */
-    { "auto", "JOB_COMPLETION_INDEX=3", { "JOB_COMPLETION_INDEX=3", "--shard auto/N", "number of completions" } },
+    { "auto",
+      "JOB_COMPLETION_INDEX=3",
+      { "JOB_COMPLETION_INDEX=3", "Give the shard as auto/N", "number of completions" } },
     { "auto/3", "JOB_COMPLETION_INDEX=3", { "JOB_COMPLETION_INDEX=3, but auto/3: the index must be 0 to 2" } },
     /* two sources that disagree */
     { "auto",
       "PMI_RANK=1 PMI_SIZE=4 RANK=2 WORLD_SIZE=4",
-      { "PMI_RANK=1, PMI_SIZE=4, RANK=2, WORLD_SIZE=4", DIFFERENT, "PMI and torchrun", "--shard K/N" } },
+      { "PMI_RANK=1, PMI_SIZE=4, RANK=2, WORLD_SIZE=4", DIFFERENT, "PMI and torchrun", "ive the shard as K/N" } },
     { "auto", "PMI_RANK=1 PMI_SIZE=4 RANK=1 WORLD_SIZE=8", { DIFFERENT } },
     { "auto",
       "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 RANK=1 WORLD_SIZE=8",
@@ -271,8 +272,8 @@ static const struct {
     /* an array, and ranks of another program */
     { "auto",
       ARRAY("2", "4", "0", "3", "1") "RANK=1 WORLD_SIZE=8",
-      { "SLURM_ARRAY_TASK_ID=2, SLURM_ARRAY_TASK_COUNT=4, RANK=1, WORLD_SIZE=8: torchrun may number", "--shard K/N",
-        "\"srun gpu-dispatch run --shard auto ...\"" } },
+      { "SLURM_ARRAY_TASK_ID=2, SLURM_ARRAY_TASK_COUNT=4, RANK=1, WORLD_SIZE=8: torchrun may number",
+        "ive the shard as K/N", "\"srun PROGRAM ...\"" } },
     { "auto/32",
       ARRAY("2", "4", "0", "3", "1") "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=8",
       { "Open MPI may number" } },
@@ -282,9 +283,7 @@ static const struct {
       { "both a Slurm array and a Kubernetes job" } },
     { "auto", ARRAY_SRUN("1", "2") "JOB_COMPLETION_INDEX=2", { "both a Slurm array and a Kubernetes job" } },
     /* another N than the one found */
-    { "auto/16",
-      SRUN("1", "3"),
-      { "auto/16, but the environment has 3 shards", "task 2 of 3 of srun", "--shard K/16" } },
+    { "auto/16", SRUN("1", "3"), { "auto/16, but the environment has 3 shards", "task 2 of 3 of srun", "as K/16" } },
     { "auto/2", ARRAY_SRUN("1", "2"), { "auto/2, but the environment has 6 shards" } },
     { "auto/3", ARRAY_SRUN("1", "2"), { "auto/3, but the environment has 6 shards" } },
     { "auto/16",
@@ -311,6 +310,8 @@ TEST(other_environments_are_errors)
             FAIL("%s with %s was accepted: %u of %u", refused[i].shard, refused[i].environment, s.index, s.count);
         for (size_t m = 0; m < 4 && refused[i].messages[m]; m++)
             CHECK_CONTAINS(gd_error_text(), refused[i].messages[m]);
+        CHECK(!strstr(gd_error_text(), "--shard")); /* the message is for programs in C and Python too */
+        CHECK(!strstr(gd_error_text(), "gpu-dispatch"));
     }
 }
 
