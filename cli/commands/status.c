@@ -70,6 +70,19 @@ static bool is_merged(const struct gd_journal_summary *s)
     return !s->held && s->end && strcmp(s->end, "merged") == 0;
 }
 
+/* "running for 3m (process 77 on node2, last heartbeat 4s ago)". The machine is printed if another one may be meant. */
+static void print_running(const struct gd_journal_summary *s, const char *how_long)
+{
+    char time[32];
+    printf("running for %s (process %" PRIu64, how_long, s->pid);
+    if (s->quiet_seconds > 0) {
+        printf("%s", s->host ? " on " : "");
+        status_print_text(s->host ? s->host : "", s->host ? strlen(s->host) : 0, STATUS_WIDEST_WORD);
+        printf(", last heartbeat %s ago", gd__text_duration(time, sizeof time, s->quiet_seconds));
+    }
+    printf(")");
+}
+
 static void print_state(const struct status_figures *f, const char *path)
 {
     const struct gd_journal_summary *s = &f->s;
@@ -78,7 +91,7 @@ static void print_state(const struct status_figures *f, const char *path)
     status_print_text(path, strlen(path), PATH_MAX);
     printf(": ");
     if (s->held)
-        printf("running for %s (process %" PRIu64 ")", how_long, s->pid);
+        print_running(s, how_long);
     else if (s->end) {
         status_print_text(s->end, strlen(s->end), STATUS_WIDEST_WORD);
         printf(" %s", status_moment(when, sizeof when, s->ended));

@@ -408,6 +408,14 @@ static bool is_file(const char *name)
     return stat(name, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+/* Whether the run of the journal is on this machine. Processes of other machines may have the same number: in containers
+ * most runs are process 1. */
+static bool is_here(const struct gd_journal_summary *s)
+{
+    char host[256] = "";
+    return !s->host || gethostname(host, sizeof host - 1) < 0 || strcmp(host, s->host) == 0;
+}
+
 /* If the job is named by its journal, puts the id of that job in id. Returns 0, also if `which` is not a journal, or -1
  * with gd__fail_text(). */
 static int find_by_journal(const struct jobs *j, const char **which, char *id, size_t size)
@@ -418,7 +426,7 @@ static int find_by_journal(const struct jobs *j, const char **which, char *id, s
         return 0;
     const int rc = gd_journal_reader_summary(r, &s);
     bool found = false;
-    for (size_t i = 0; rc == 0 && s.held && i < j->n && !found; i++) {
+    for (size_t i = 0; rc == 0 && s.held && is_here(&s) && i < j->n && !found; i++) {
         found = j->items[i].pid == s.pid;
         if (found)
             snprintf(id, size, "%s", j->items[i].id);

@@ -376,12 +376,29 @@ static void print_nodes(const struct many *m)
     }
 }
 
+/* How long ago the last heartbeat was. There is a column for it only if a run makes heartbeats. */
+static void print_quiet(const struct gd_journal_summary *s)
+{
+    char time[32];
+    const bool known = s->held && s->quiet_seconds > 0;
+    printf("  %9s", known ? gd__text_duration(time, sizeof time, s->quiet_seconds) : "-");
+}
+
+static bool has_heartbeats(const struct many *m)
+{
+    for (size_t i = 0; i < m->j->n_readable; i++)
+        if (m->figures[i].s.held && m->figures[i].s.quiet_seconds > 0)
+            return true;
+    return false;
+}
+
 static void print_journals(const struct many *m)
 {
     const size_t width = widest_host(m);
+    const bool beats = has_heartbeats(m);
     char shard[32], done[40], failed[40], left[40], rate[40];
-    printf("\nShards\n  %9s  %-*s  %-12s  %12s  %8s  %12s  %10s  %s\n", "shard", (int)width, "machine", "state", "done",
-           "failed", "left", "tasks/s", "journal");
+    printf("\nShards\n  %9s  %-*s  %-12s%s  %12s  %8s  %12s  %10s  %s\n", "shard", (int)width, "machine", "state",
+           beats ? "  heartbeat" : "", "done", "failed", "left", "tasks/s", "journal");
     for (size_t i = 0; i < m->j->n_readable; i++) {
         const struct cli_journal *journal = &m->j->items[i];
         const struct status_figures *f = &m->figures[i];
@@ -389,6 +406,8 @@ static void print_journals(const struct many *m)
         print_padded(f->s.host ? f->s.host : "unknown", width);
         printf("  ");
         print_padded(status_state(&f->s), 12);
+        if (beats)
+            print_quiet(&f->s);
         printf("  %12s  %8s  %12s  %10s  ", status_grouped(done, sizeof done, f->s.done),
                status_grouped(failed, sizeof failed, f->s.failed),
                count_or_dash(left, sizeof left, f->remaining.has_left, f->remaining.left),
@@ -477,7 +496,6 @@ static void put_journals(struct gd__buffer *b, const struct many *m)
         gd__buffer_text(b, i > 0 ? ",{\"path\":" : "{\"path\":");
         gd__json_put_string(b, journal->path, strlen(journal->path));
         status_put_text(b, "shard", journal->s.shard.count ? cli_journal_shard(journal, shard, sizeof shard) : NULL);
-        status_put_text(b, "host", journal->host);
         gd__buffer_text(b, ",");
         status_put_members(b, &m->figures[i]);
         gd__buffer_text(b, "}");

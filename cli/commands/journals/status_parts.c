@@ -156,6 +156,8 @@ void status_put_members(struct gd__buffer *b, const struct status_figures *f)
     gd__buffer_text(b, "\"state\":");
     gd__json_put_string(b, status_state(s), strlen(status_state(s)));
     status_put_number(b, "pid", s->held, (double)s->pid, 0);
+    status_put_text(b, "host", s->host);
+    status_put_number(b, "quiet_seconds", s->held && s->quiet_seconds > 0, s->quiet_seconds, 3);
     status_put_command(b, s->command);
     gd__buffer_format(b, ",\"runs\":%" PRIu64 ",\"done\":%" PRIu64 ",\"failed\":%" PRIu64, s->runs, s->done, s->failed);
     status_put_number(b, "total", f->remaining.has_left, (double)s->total, 0);

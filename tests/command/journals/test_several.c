@@ -159,6 +159,41 @@ TEST(top_finds_the_job_of_a_journal)
                   "gpu-dispatch: top shows one job of this machine: gpu-dispatch status shows several journals");
 }
 
+/* A run on another machine may have the number of a process of this machine. */
+TEST(top_does_not_take_a_process_of_another_machine)
+{
+    need_journal();
+    CHECK_EQ(sh("mkfifo p").status, 0);
+    struct ran r = sh("export GPU_DISPATCH_JOBS=$PWD/jobs GPU_DISPATCH_JOURNAL_MS=1 "
+                      "GPU_DISPATCH_LOCK_TEST=shared=1,host=elsewhere; " RUN
+                      "--journal a.db 'test {} != 2 || cat p' ::: 1 2 & until gpu-dispatch status a.db 2> /dev/null | "
+                      "grep -q 'done  *1 '; do :; done; gpu-dispatch top --once a.db; : > p; wait");
+    CHECK_STR(r.err,
+              "gpu-dispatch: no job of this machine is using the journal a.db: gpu-dispatch status a.db shows it\n");
+}
+
+/* Where other machines may use the file system, the last heartbeat of a run is shown. */
+TEST(heartbeats_are_shown)
+{
+    need_journal();
+    need("jq");
+    struct ran r = sh("mkfifo p; exec 3<> p; export GPU_DISPATCH_JOURNAL_MS=1; for k in 1 2; do "
+                      "GPU_DISPATCH_LOCK_TEST=shared=1,host=node$k " RUN
+                      "--shard $k/2 --journal run.db 'test {} -lt 30 || read x < p' ::: $(seq 1 40) & done; "
+                      "until gpu-dispatch status run.1-of-2.db 2> /dev/null | grep -q 'done  *[1-9]' && "
+                      "gpu-dispatch status run.2-of-2.db 2> /dev/null | grep -q 'done  *[1-9]'; do :; done; "
+                      "gpu-dispatch status run.2-of-2.db > local; export GPU_DISPATCH_LOCK_TEST=shared=1; "
+                      "gpu-dispatch status run.2-of-2.db > one; gpu-dispatch status run.*.db > all; "
+                      "gpu-dispatch status --json run.2-of-2.db | jq -c '[.host, .quiet_seconds > 0]'; "
+                      "gpu-dispatch status --json run.*.db | jq -c '[.journals[] | .host, .quiet_seconds > 0]'; "
+                      "seq 1 40 >&3; wait; gpu-dispatch status --json run.2-of-2.db | jq -c '[.host, .quiet_seconds]'");
+    CHECK_STR(r.out, "[\"node2\",true]\n[\"node1\",true,\"node2\",true]\n[\"node2\",null]\n");
+    CHECK_EQ(sh("grep -qE '\\(process [0-9]+ on node2, last heartbeat [0-9][^ ]* ago\\)$' one").status, 0);
+    CHECK_EQ(sh("grep -q 'state         heartbeat  ' all").status, 0);
+    CHECK_EQ(sh("grep -qE '^ +2/2  node2    running +[0-9][^ ]* ' all").status, 0);
+    CHECK_EQ(sh("grep -qE '\\(process [0-9]+\\)$' local").status, 0);
+}
+
 /* The tasks from 30 on wait for lines of a FIFO. */
 TEST(shards_that_are_running)
 {
