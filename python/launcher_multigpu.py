@@ -47,7 +47,7 @@ def run_multi_gpu(
     :param more: options of `gpu_dispatch.multigpu.LauncherOrchestrator.run()`: ``model``, ``model_dir``, ``formats``,
         ``translate``, ``threads``, ``beam_size``, ``temperature``, ``prompt``, ``vad``, ``word_timestamps``,
         ``no_gpu``, ``workers_per_gpu``, ``task_timeout``, ``retries``, ``journal``, ``resume``, ``retry_failed``,
-        ``recursive``, ``full_names``, ``quiet``.
+        ``shard``, ``skip_done``, ``lock_wait``, ``recursive``, ``full_names``, ``quiet``.
     """
     return _transcribe.transcribe(input_dir, output_dir, gpus, model_size, language, pattern, **more)
 

@@ -124,7 +124,7 @@ class Options(TypedDict, total=False):
     force_resume: bool  #: resume even if the journal was made with other options
     shard: Shard | tuple[int, int] | str | None  #: only the files of this shard: (index, count) from 0, "3/16" or "auto"
     skip_done: StrPath | Sequence[StrPath] | None  #: other journals: skip the files that are done there
-    lock_wait: float | None  #: seconds to wait if another run uses the journal
+    lock_wait: float | None  #: seconds to wait if another run uses the journal; 0: 120 with a shard, else none
     recursive: bool  #: also use files in subdirectories
     full_names: bool  #: write talk.wav.txt instead of talk.txt for talk.wav
     quiet: bool  #: show no progress and no summary
