@@ -23,13 +23,29 @@ bool gd_journal_available(void)
 
 /* --- opening --- */
 
+/* The name of the shard's own file. A path that has this shard in its name already is certainly a mistake: the user has
+ * copied the name of the file. */
+static int make_path(char **out, const char *path, struct gd_shard shard)
+{
+    struct gd_shard named = { 0 };
+    char *base = NULL;
+    int rc = gd__shard_path_split(path, &base, &named);
+    if (rc > 0 && named.index == shard.index && named.count == shard.count)
+        rc = gd__error(
+            GD_E_INVALID,
+            "%s is the name of the journal of shard %u of %u: give %s, because the shard is added to the name", path,
+            shard.index + 1, shard.count, base);
+    gd__free(base);
+    return rc < 0 ? rc : gd__shard_path(out, path, shard);
+}
+
 /* Copies what the options point to. */
 static int copy_options(struct gd_journal *j)
 {
     char *path = NULL;
     int rc = 0;
     if (j->o.shard.count > 0)
-        rc = gd__shard_path(&path, j->o.path, j->o.shard);
+        rc = make_path(&path, j->o.path, j->o.shard);
     else
         path = gd__strdup(j->o.path);
     if (rc < 0)

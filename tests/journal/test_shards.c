@@ -106,6 +106,11 @@ TEST(shards_out_of_range_are_refused)
         CHECK_EQ(run_shard(&job, bad[i], GD_JOURNAL_RESUME_NONE), GD_E_INVALID);
     job.j.path = "directory/";
     CHECK_EQ(run_shard(&job, third_of_16, GD_JOURNAL_RESUME_NONE), GD_E_INVALID);
+    /* the name of the shard's own file, which is not the name to give */
+    job.j.path = "directory/run.3-of-16.db";
+    CHECK_EQ(job_run(&job), GD_E_INVALID);
+    CHECK_CONTAINS(job.text, "directory/run.3-of-16.db is the name of the journal of shard 3 of 16: give "
+                             "directory/run.db, because the shard is added to the name");
 }
 
 /* One journal, copied to the name of another shard or of the whole list. */
