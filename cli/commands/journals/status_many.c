@@ -84,6 +84,15 @@ static int add_class(void *user, const char *failure, uint64_t count)
     return 0;
 }
 
+static void free_classes(struct many *m)
+{
+    for (size_t i = 0; i < m->n_classes; i++)
+        free(m->classes[i].name);
+    free(m->classes);
+    m->classes = NULL;
+    m->n_classes = 0;
+}
+
 static void free_slow(struct slow *s)
 {
     free(s->input);
@@ -188,6 +197,18 @@ static void add_journal(struct many *m, size_t i, bool counts_as_left)
     }
 }
 
+/* The failures of tasks that have no other record. The classes so far are those of all records. */
+static int count_failures(struct many *m, const struct gd_journal_merge_options *o)
+{
+    struct gd_journal_reader *r = NULL;
+    int rc = gd_journal_reader_open_merged(&r, o);
+    free_classes(m);
+    if (rc == 0)
+        rc = gd_journal_reader_failures(r, add_class, m);
+    gd_journal_reader_close(&r);
+    return rc;
+}
+
 /* Counts each task once. */
 static int count_overlaps(struct many *m)
 {
@@ -200,10 +221,13 @@ static int count_overlaps(struct many *m)
         paths[i] = m->j->items[i].path;
     o.paths = paths;
     o.n_paths = m->j->n_readable;
-    const int rc = gd_journal_merge(&o, &counts);
+    o.force = true;
+    int rc = gd_journal_merge(&o, &counts);
+    if (rc == 0 && counts.failed != m->failed)
+        rc = count_failures(m, &o);
     free(paths);
-    if (rc < 0)
-        return gd__fail("%s", gd_error_text());
+    if (rc != 0)
+        return gd__fail("%s", m->no_memory ? "out of memory" : gd_error_text());
     m->done = counts.done;
     m->failed = counts.failed;
     m->overlaps = counts.overlaps;
@@ -234,14 +258,12 @@ static int add_up(struct many *m, const struct status_many_asked *asked)
         status_work_out(&m->figures[i]);
         add_journal(m, i, m->figures[i].s.shard.count == shards);
     }
+    const bool disjoint = cli_journals_disjoint(m->j);
+    if (n > 0 && (!disjoint || asked->overlaps) && count_overlaps(m) < 0)
+        return -1;
     if (m->n_classes > 0)
         qsort(m->classes, m->n_classes, sizeof *m->classes, by_count);
-    const bool disjoint = cli_journals_disjoint(m->j);
-    if (disjoint && !asked->overlaps) {
-        m->has_overlaps = false;
-        return 0;
-    }
-    return n > 0 ? count_overlaps(m) : 0;
+    return 0;
 }
 
 /* --- text --------------------------------------------------------------------------------- */
@@ -548,11 +570,9 @@ static int print_json(const struct many *m)
 
 static void free_many(struct many *m)
 {
-    for (size_t i = 0; i < m->n_classes; i++)
-        free(m->classes[i].name);
+    free_classes(m);
     for (size_t i = 0; i < m->n_slow; i++)
         free_slow(&m->slowest[i]);
-    free(m->classes);
     free(m->figures);
     free(m->nodes);
 }

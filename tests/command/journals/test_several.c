@@ -72,6 +72,20 @@ TEST(a_task_counts_once)
     CHECK_CONTAINS(sh("gpu-dispatch status --overlaps run.*.db").out, "\nNo task is in two journals.\n");
 }
 
+/* Tasks that failed, and succeeded after the number of shards was changed, have not failed. */
+TEST(failures_that_were_repeated)
+{
+    need_journal();
+    CHECK_EQ(sh("for k in 1 2; do " RUN "--shard $k/2 --journal run.db 'test {} -lt 3 -o -e ok' ::: 1 2 3 4; done; "
+                "touch ok; for k in 1 2 3; do " RUN "--shard $k/3 --journal run.db --skip-done run.1-of-2.db "
+                "--skip-done run.2-of-2.db 'test {} -lt 3 -o -e ok' ::: 1 2 3 4; done")
+                 .status,
+             0);
+    CHECK_STR(json("run.*-of-2.db", "[.done, .failed, .failures]"), "[2,2,{\"error\":2}]\n");
+    CHECK_STR(json("run.*.db", "[.done, .failed, .failures]"), "[4,0,{}]\n");
+    CHECK_STR(sh("gpu-dispatch status run.*.db | grep -c Failures").out, "0\n");
+}
+
 TEST(one_that_cannot_be_read)
 {
     make_shards();
