@@ -40,28 +40,38 @@ static void put_word(unsigned char *to, uint32_t n)
 
 /* A chain: the hash of each link contains the hash before it and a key. So no memory is needed, and the order counts. It
  * begins with the number of tasks, and a link is longer than that. */
+void gd__queue_bundle_begin(struct gd__queue_key *b, uint32_t n)
+{
+    unsigned char first[WORD];
+    *b = (struct gd__queue_key){ .tasks = n };
+    put_word(first, n);
+    gd__key_hash(first, sizeof first, b->hash);
+}
+
+void gd__queue_bundle_add(struct gd__queue_key *b, const struct gd__queue_key *task)
+{
+    unsigned char link[2 * GD__HASH_SIZE + WORD];
+    if (b->tasks == 1) {
+        *b = *task;
+        return;
+    }
+    memcpy(link, b->hash, GD__HASH_SIZE);
+    memcpy(link + GD__HASH_SIZE, task->hash, GD__HASH_SIZE);
+    put_word(link + sizeof link - WORD, task->repeat);
+    gd__key_hash(link, sizeof link, b->hash);
+}
+
 int gd__queue_bundle_key(struct gd__queue_key *out, const struct gd__queue_key *tasks, size_t n)
 {
-    unsigned char link[2 * GD__HASH_SIZE + WORD], first[WORD];
     if (n == 0 || n > GD__QUEUE_BUNDLE_MOST)
         return gd__error(GD_E_INVALID, "a bundle of %zu tasks: it must have 1 to %d", n, GD__QUEUE_BUNDLE_MOST);
     for (size_t i = 0; i < n; i++) {
         if (tasks[i].tasks != 1)
             return gd__error(GD_E_INVALID, "a bundle cannot contain a bundle");
     }
-    if (n == 1) {
-        *out = tasks[0];
-        return 0;
-    }
-    *out = (struct gd__queue_key){ .tasks = (uint32_t)n };
-    put_word(first, (uint32_t)n);
-    gd__key_hash(first, sizeof first, out->hash);
-    for (size_t i = 0; i < n; i++) {
-        memcpy(link, out->hash, GD__HASH_SIZE);
-        memcpy(link + GD__HASH_SIZE, tasks[i].hash, GD__HASH_SIZE);
-        put_word(link + sizeof link - WORD, tasks[i].repeat);
-        gd__key_hash(link, sizeof link, out->hash);
-    }
+    gd__queue_bundle_begin(out, (uint32_t)n);
+    for (size_t i = 0; i < n; i++)
+        gd__queue_bundle_add(out, &tasks[i]);
     return 0;
 }
 

@@ -62,6 +62,11 @@ struct gd__queue_key gd__queue_task_key(const void *bytes, size_t size, uint32_t
  * than GD__QUEUE_BUNDLE_MOST, or if one of the keys is that of a bundle. */
 int gd__queue_bundle_key(struct gd__queue_key *out, const struct gd__queue_key *tasks, size_t n);
 
+/* The same key, computed task by task: begin with the number of tasks, then add each of them in order. Only a caller that
+ * has checked the number and the keys may use these. */
+void gd__queue_bundle_begin(struct gd__queue_key *b, uint32_t n);
+void gd__queue_bundle_add(struct gd__queue_key *b, const struct gd__queue_key *task);
+
 bool gd__queue_key_same(const struct gd__queue_key *a, const struct gd__queue_key *b);
 
 /* Each function returns out. A name, key or priority that is out of range is an error of the caller. */
