@@ -124,7 +124,8 @@ class Options(TypedDict, total=False):
     force_resume: bool  #: resume even if the journal was made with other options
     shard: Shard | tuple[int, int] | str | None  #: only the files of this shard: (index, count) from 0, "3/16" or "auto"
     skip_done: StrPath | Sequence[StrPath] | None  #: other journals: skip the files that are done there
-    lock_wait: float | None  #: seconds to wait if another run uses the journal; 0: 120 with a shard, else none
+    #: seconds to wait if another run uses the journal; None: 120 with a shard or in a Slurm job, otherwise 0
+    lock_wait: float | None
     recursive: bool  #: also use files in subdirectories
     full_names: bool  #: write talk.wav.txt instead of talk.txt for talk.wav
     quiet: bool  #: show no progress and no summary
@@ -150,8 +151,8 @@ def _shard(shard: Shard | tuple[int, int] | str) -> str:
     return shard if isinstance(shard, str) else str(shard_option(shard))
 
 
-def _unless_zero(seconds: float) -> str | None:
-    return f"{seconds:.3f}" if seconds else None
+def _wait(seconds: float) -> str:
+    return f"{seconds:.3f}"
 
 
 def _unless_normal(sync: str) -> str | None:
@@ -165,7 +166,7 @@ _TRANSLATED: dict[str, tuple[str, Callable[[Any], object]]] = {
     "retries": ("retries", _tries),
     "journal_sync": ("sync", _unless_normal),
     "shard": ("shard", _shard),
-    "lock_wait": ("lock-wait", _unless_zero),
+    "lock_wait": ("lock-wait", _wait),
 }
 _KINDS = get_type_hints(Options)
 

@@ -568,7 +568,7 @@ class LauncherOrchestrator:
         force_resume: bool = False,
         shard: Shard | tuple[int, int] | str | None = None,
         skip_done: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
-        lock_wait: float = 0.0,
+        lock_wait: float | None = None,
         **setup_kwargs: Any,
     ) -> int:
         """Returns an exit code: 0; 1 if a file failed, no file was found, or the run could not start (standard error has
@@ -579,7 +579,8 @@ class LauncherOrchestrator:
 
         With a shard (see `Dispatcher.run()`) only the files of this shard are processed. The owner of a file is found by
         its path within input_dir, so the directory may have another name on each machine. A worker class gets about the
-        same number of files in each shard. Without a worker class, the shards get about the same amount of audio.
+        same number of files in each shard. Without a worker class, the shards get about the same amount of audio, and with
+        lock_wait=None the command waits for two minutes if another run uses the journal.
 
         :param gpus: numbers, or "auto", "0,1", "sim:2" (simulated, on the CPU), "cpu". Without a worker class also
             "free:2": wait for two unused GPUs.
@@ -640,7 +641,7 @@ class LauncherOrchestrator:
                 "journal_sync": journal_sync,
                 "force_resume": force_resume,
                 "skip_done": skip_done,
-                "lock_wait": lock_wait,
+                "lock_wait": lock_wait or 0.0,
                 "shard": own,
             }
         elif own is not None:

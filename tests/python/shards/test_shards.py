@@ -399,4 +399,5 @@ def test_the_command_line_of_a_transcription():
         "--skip-done=c.db",
     ]
     plain = _transcribe.arguments("in", "out")
-    assert _transcribe.arguments("in", "out", shard=None, skip_done=(), lock_wait=0.0) == plain
+    assert _transcribe.arguments("in", "out", shard=None, skip_done=(), lock_wait=None) == plain
+    assert "--lock-wait=0.000" in _transcribe.arguments("in", "out", shard="1/2", lock_wait=0)  # its default is not 0
