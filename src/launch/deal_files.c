@@ -17,9 +17,7 @@ struct gd__file_deal {
 
 const char *gd__file_deal_key(const struct gd__file_deal *d, const char *path)
 {
-    const size_t length = strlen(d->dir);
-    const char *key = strncmp(path, d->dir, length) == 0 ? path + length : path;
-    return key + strspn(key, "/");
+    return gd__deal_key_within(path, d->dir);
 }
 
 bool gd__file_deal_owns(const struct gd__file_deal *d, const char *path)

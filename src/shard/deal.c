@@ -41,6 +41,19 @@ uint32_t gd__shard_of_key(const void *key, size_t size, uint32_t count)
     return gd__shard_of_hash(hash, count);
 }
 
+/* --- files --- */
+
+const char *gd__deal_key_within(const char *path, const char *dir)
+{
+    size_t n = dir ? strlen(dir) : 0;
+    while (n > 0 && dir[n - 1] == '/')
+        n--;
+    if (!dir || strncmp(path, dir, n) != 0 || path[n] != '/')
+        return path;
+    const char *rest = path + n + strspn(path + n, "/");
+    return *rest ? rest : path;
+}
+
 /* --- by size --- */
 
 /* A shard while items are dealt. The one at the top of the heap gets the next item. */

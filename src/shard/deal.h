@@ -19,6 +19,9 @@
 uint32_t gd__shard_of_key(const void *key, size_t size, uint32_t count);
 uint32_t gd__shard_of_hash(const unsigned char hash[GD__HASH_SIZE], uint32_t count);
 
+/* The key of a file: its path without the directory at its beginning. dir NULL, or a path that is elsewhere: unchanged. */
+const char *gd__deal_key_within(const char *path, const char *dir);
+
 /* A task with a size, to be dealt. */
 struct gd__deal_item {
     const void *key; /* borrowed */

@@ -270,7 +270,7 @@ int cli_audio_divide(struct cli_audio *a, const struct cli_transcribe *t, const 
         return -1;
     int rc = gd_files_open(&ours);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        const char *path = gd_files_path(a->files, i), *key = cli_deal_key(path, dir);
+        const char *path = gd_files_path(a->files, i), *key = gd__deal_key_within(path, dir);
         a->in_all_shards += !is_duplicate(a->files, i);
         if (gd__deal_owner(deal, key, strlen(key)) == t->run.shard.index)
             rc = gd_files_add(ours, path, gd_files_size(a->files, i));

@@ -25,7 +25,7 @@ static int owns(const struct cli_own_tasks *o, struct cli_journal *k, const void
     const void *key = data;
     size_t key_size = size;
     if (o->dir) {
-        const char *relative = cli_deal_key(data, o->dir);
+        const char *relative = gd__deal_key_within(data, o->dir);
         key = relative;
         key_size = strlen(relative);
     } else if (cli_journal_find_key(k, data, size, &key, &key_size) < 0) {

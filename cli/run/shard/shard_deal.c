@@ -14,22 +14,11 @@
 #include "shard/deal_file.h"
 #include "shard/names.h"
 
-const char *cli_deal_key(const char *path, const char *dir)
-{
-    size_t n = dir ? strlen(dir) : 0;
-    while (n > 0 && dir[n - 1] == '/')
-        n--;
-    if (!dir || strncmp(path, dir, n) != 0 || path[n] != '/')
-        return path;
-    const char *rest = path + n + strspn(path + n, "/");
-    return *rest ? rest : path;
-}
-
 static struct gd__deal_item *list_items(const struct cli_deal_list *list)
 {
     struct gd__deal_item *items = calloc(list->n + 1, sizeof *items);
     for (size_t i = 0; items && i < list->n; i++) {
-        const char *key = cli_deal_key(list->get(list->user, i, &items[i].size), list->dir);
+        const char *key = gd__deal_key_within(list->get(list->user, i, &items[i].size), list->dir);
         items[i].key = key;
         items[i].key_size = strlen(key);
     }

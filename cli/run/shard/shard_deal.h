@@ -3,8 +3,8 @@
  * Files whose sizes are known are divided by size, so that all shards have about the same amount of work. The first shard
  * to come publishes the deal, and all shards read it: see shard/deal_file.h. Files that appear later go by hash.
  *
- * The key of a file is its path relative to the directory that is searched. So machines may have mounted the directory
- * at different places.
+ * The key of a file is its path relative to the directory that is searched: gd__deal_key_within(). So machines may have
+ * mounted the directory at different places.
  */
 #ifndef GD_CLI_RUN_SHARD_SHARD_DEAL_H
 #define GD_CLI_RUN_SHARD_SHARD_DEAL_H
@@ -14,9 +14,6 @@
 #include <stdint.h>
 
 #include "shard/deal.h"
-
-/* The path without the directory at its beginning. dir NULL, or a path that is elsewhere: unchanged. */
-const char *cli_deal_key(const char *path, const char *dir);
 
 /* What is dealt: n items. */
 struct cli_deal_list {

@@ -277,4 +277,24 @@ TEST(a_program_finds_the_same_owner)
     CHECK_EQ(gd_shard_owns((struct gd_shard){ 0, 2 }, NULL, 0), gd__shard_of_key("", 0, 2) == 0);
 }
 
+/* The key of a file is the same on machines that have the directory at different places. */
+TEST(the_key_of_a_file_is_its_path_within_the_directory)
+{
+    static const struct {
+        const char *path, *dir, *key;
+    } files[] = {
+        { "a/b/c.wav", "a", "b/c.wav" },
+        { "a/b/c.wav", "a/", "b/c.wav" },
+        { "/mnt//a.wav", "/mnt", "a.wav" },
+        { "/a.wav", "/", "a.wav" },
+        { "./.a.wav", ".", ".a.wav" },
+        { ".a.wav", ".", ".a.wav" },
+        { "audio2/a.wav", "audio", "audio2/a.wav" },
+        { "a/", "a", "a/" },
+        { "a.wav", NULL, "a.wav" },
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        CHECK_STR(gd__deal_key_within(files[i].path, files[i].dir), files[i].key);
+}
+
 TEST_MAIN()
