@@ -6,17 +6,11 @@
  */
 #include "journal.h"
 
-static void need_preload(void)
-{
-    if (SANITIZED)
-        SKIP("a sanitizer must be the first library, and so must the library of this test");
-}
-
 /* Repeats the run with failures from call 1 on, from call 1 + step on, and so on, until a run succeeds. */
 static void fail_from_every_call(struct job job, const char *how, const char *files, const char *words, long step)
 {
     char what[100];
-    need_preload();
+    job_need_preload();
     job_enter(&job);
     job.preload = how;
     job.files = files;

@@ -44,22 +44,6 @@ static uint64_t done_in(const char *path)
     return s.done;
 }
 
-/* Runs the job in a process that dies at this point. */
-static void run_and_die(struct job *job, const char *point)
-{
-    const pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        setenv("GD_KILL_DISPATCHER", point, 1);
-        gd__fault_read_kill();
-        job_run(job);
-        _exit(0);
-    }
-    int status;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-}
-
 /* --- which mode --- */
 
 static void look_at_files(struct job *job, const struct gd_report *r)
@@ -97,7 +81,7 @@ TEST(a_file_with_a_log_is_converted)
     job.j.window_ms = 1;
     job.j.queue_bytes = 4000;
     job.o.queue_size = 16;
-    run_and_die(&job, "journal_committed:3"); /* so the log has records that the file does not have */
+    job_run_and_die(&job, "journal_committed:3"); /* so the log has records that the file does not have */
     CHECK(exists("run.db-wal"));
     copy_file("run.db", "moved.db");
     copy_file("run.db-wal", "moved.db-wal");

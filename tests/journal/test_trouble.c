@@ -158,22 +158,6 @@ static void in_small_groups(struct job *job)
     job->o.queue_size = 16;
 }
 
-/* Runs the job in a separate process, which dies at the given point. */
-static void run_and_die(struct job *job, const char *point)
-{
-    const pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        setenv("GD_KILL_DISPATCHER", point, 1);
-        gd__fault_read_kill();
-        job_run(job);
-        _exit(0);
-    }
-    int status;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-}
-
 TEST(a_run_killed_at_any_point_can_be_resumed)
 {
     static const char *const points[] = { "journal_begin",     "journal_begin:2",     "journal_record:1",
@@ -185,7 +169,7 @@ TEST(a_run_killed_at_any_point_can_be_resumed)
         job_numbers(&job, 2000);
         in_small_groups(&job);
         job.j.resume = GD_JOURNAL_RESUME_REST;
-        run_and_die(&job, points[i]);
+        job_run_and_die(&job, points[i]);
         CHECK_EQ(job_run(&job), 0);
         CHECK_EQ(job.closed, 0);
         CHECK_STR(job_sql("run.db", "PRAGMA integrity_check"), "ok");
@@ -208,7 +192,7 @@ TEST(a_followed_file_has_each_line_once)
     job.follow = "out";
     job.follow_fd = open("out", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     CHECK(job.follow_fd >= 0);
-    run_and_die(&job, "journal_record:400");
+    job_run_and_die(&job, "journal_record:400");
     CHECK_EQ(write(job.follow_fd, "torn", 4), 4);
     CHECK_EQ(job_run(&job), 0);
     CHECK_EQ(job.closed, 0);
@@ -472,7 +456,7 @@ TEST_WITHIN(300, a_log_cut_anywhere_is_read_up_to_there)
     in_small_groups(&job);
     if (gd__file_is_shared("."))
         SKIP("a journal on a shared file system has no log");
-    run_and_die(&job, "journal_committed:2");
+    job_run_and_die(&job, "journal_committed:2");
     size_t size, log_size;
     char *whole = read_file("run.db", &size), *log = read_file("run.db-wal", &log_size);
     const size_t frame = (size_t)atoi(job_sql("run.db", "PRAGMA page_size")) + 24;

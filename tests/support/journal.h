@@ -14,8 +14,13 @@
 #define GD_TESTS_SUPPORT_JOURNAL_H
 
 #include <gpu_dispatch/gpu_dispatch.h>
+#include <signal.h>
 #include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/fault.h"
 #include "support/directory.h"
 #include "support/test.h"
 
@@ -215,6 +220,22 @@ TEST_UNUSED static int job_run(struct job *job)
     job->closed = gd_journal_close(&job->journal);
     CHECK(job->journal == NULL);
     return rc;
+}
+
+/* Runs the job in a separate process, which dies at the given point. */
+TEST_UNUSED static void job_run_and_die(struct job *job, const char *point)
+{
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        setenv("GD_KILL_DISPATCHER", point, 1);
+        gd__fault_read_kill();
+        job_run(job);
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 /* The lines that ended in the last run, in the order of the list. */

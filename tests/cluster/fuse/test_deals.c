@@ -9,25 +9,11 @@
 #include "shard/deal_file.h"
 #include "unit/shard/deal_items.h"
 
-enum { SHARDS = 8 };
+enum { SHARDS = 8, TASKS = 300 };
 
-/* Publishes a deal of tasks with sizes from a seed. Returns a number that depends on all owners, or a negative code. */
 static int publish(const char *path, uint64_t seed)
 {
-    enum { TASKS = 300 };
-    char *keys = NULL;
-    struct gd__deal_item *items = make_items(TASKS, 1.5, seed, &keys);
-    struct gd__deal *d = NULL;
-    const int rc = gd__deal_publish(&d, path, items, TASKS, SHARDS);
-    int owners = 0;
-    for (size_t i = 0; d && i < TASKS; i++) {
-        const char *key = keys + i * KEY_ROOM;
-        owners = (int)((owners * 31u + gd__deal_owner(d, key, strlen(key))) & INT32_MAX);
-    }
-    gd__deal_close(&d);
-    free(items);
-    free(keys);
-    return rc < 0 ? rc : owners;
+    return publish_items(path, TASKS, SHARDS, seed);
 }
 
 /* Shards of two machines publish at once, each with other sizes. */

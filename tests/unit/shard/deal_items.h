@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "shard/deal.h"
+#include "shard/deal_file.h"
 #include "support/test.h"
 
 enum { KEY_ROOM = 32 };
@@ -64,6 +64,26 @@ TEST_UNUSED static void shuffle(struct gd__deal_item *items, size_t n, uint64_t 
 TEST_UNUSED static size_t number_of(const struct gd__deal_item *item)
 {
     return strtoul((const char *)item->key + strlen("speech/"), NULL, 10);
+}
+
+/* Publishes a deal of n tasks from a seed. Returns a number that depends on the owners of the first hundred tasks, or a
+ * negative code. */
+TEST_UNUSED static int publish_items(const char *path, size_t n, uint32_t count, uint64_t seed)
+{
+    char *keys = NULL;
+    struct gd__deal_item *items = make_items(n, 1.5, seed, &keys);
+    struct gd__deal *d = NULL;
+    const int rc = gd__deal_publish(&d, path, items, n, count);
+    CHECK((rc == 0) == (d != NULL));
+    int owners = 0;
+    for (size_t i = 0; d && i < 100 && i < n; i++) {
+        const char *key = keys + i * KEY_ROOM;
+        owners = (int)((owners * 31u + gd__deal_owner(d, key, strlen(key))) & INT32_MAX);
+    }
+    gd__deal_close(&d);
+    free(items);
+    free(keys);
+    return rc < 0 ? rc : owners;
 }
 
 #endif

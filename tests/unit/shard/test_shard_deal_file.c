@@ -357,32 +357,12 @@ TEST(a_file_of_2_gib_is_not_read)
     CHECK_CONTAINS(gd_error_text(), "large is too large for a deal");
 }
 
-/* Publishes a deal of n tasks from a seed. Returns a number that depends on the owners of the first hundred tasks, or a
- * negative code. */
-static int publish(const char *path, size_t n, uint32_t count, uint64_t seed)
-{
-    char *keys = NULL;
-    struct gd__deal_item *items = make_items(n, 1.5, seed, &keys);
-    struct gd__deal *d = NULL;
-    const int rc = gd__deal_publish(&d, path, items, n, count);
-    CHECK((rc == 0) == (d != NULL));
-    int owners = 0;
-    for (size_t i = 0; d && i < 100 && i < n; i++) {
-        const char *key = keys + i * KEY_ROOM;
-        owners = (int)((owners * 31u + gd__deal_owner(d, key, strlen(key))) & INT32_MAX);
-    }
-    gd__deal_close(&d);
-    free(items);
-    free(keys);
-    return rc < 0 ? rc : owners;
-}
-
 TEST(the_first_deal_stays)
 {
     struct gd__deal *d = NULL;
     struct stat before, after;
     directory_enter();
-    CHECK_GE(publish("run.of-16.deal", 100, 16, 1), 0);
+    CHECK_GE(publish_items("run.of-16.deal", 100, 16, 1), 0);
     CHECK_EQ(count_files(), 1);
     CHECK_EQ(stat("run.of-16.deal", &before), 0);
     CHECK_EQ(before.st_mode & 0777, 0644);
@@ -392,7 +372,7 @@ TEST(the_first_deal_stays)
     CHECK_EQ(gd__deal_entries(d), 100);
     gd__deal_close(&d);
 
-    CHECK_GE(publish("run.of-16.deal", 200, 16, 2), 0); /* the list has grown */
+    CHECK_GE(publish_items("run.of-16.deal", 200, 16, 2), 0); /* the list has grown */
     CHECK_EQ(stat("run.of-16.deal", &after), 0);
     CHECK_EQ(after.st_ino, before.st_ino);
     struct gd__buffer second = read_file("run.of-16.deal");
@@ -402,7 +382,7 @@ TEST(the_first_deal_stays)
     gd__buffer_free(&first);
     gd__buffer_free(&second);
 
-    CHECK_EQ(publish("run.of-16.deal", 100, 8, 1), GD_E_MISMATCH);
+    CHECK_EQ(publish_items("run.of-16.deal", 100, 8, 1), GD_E_MISMATCH);
     CHECK_EQ(gd__deal_open(&d, "run.of-16.deal", 8), GD_E_MISMATCH);
 }
 
@@ -411,7 +391,7 @@ TEST(a_name_that_leads_nowhere)
 {
     directory_enter();
     CHECK_EQ(symlink("elsewhere", "run.of-4.deal"), 0);
-    CHECK_EQ(publish("run.of-4.deal", 10, 4, 1), GD_E_BUSY);
+    CHECK_EQ(publish_items("run.of-4.deal", 10, 4, 1), GD_E_BUSY);
     CHECK_EQ(count_files(), 1);
 }
 
@@ -419,7 +399,7 @@ TEST(a_damaged_file_is_not_replaced)
 {
     directory_enter();
     write_file("run.of-16.deal", "hello\n", 6);
-    CHECK_EQ(publish("run.of-16.deal", 100, 16, 1), GD_E_CORRUPT);
+    CHECK_EQ(publish_items("run.of-16.deal", 100, 16, 1), GD_E_CORRUPT);
     struct gd__buffer b = read_file("run.of-16.deal");
     CHECK_EQ(b.size, 6);
     gd__buffer_free(&b);
@@ -429,7 +409,7 @@ TEST(a_damaged_file_is_not_replaced)
 TEST(a_missing_directory_is_an_error)
 {
     directory_enter();
-    CHECK_EQ(publish("missing/run.of-16.deal", 10, 16, 1), GD_E_SYSTEM);
+    CHECK_EQ(publish_items("missing/run.of-16.deal", 10, 16, 1), GD_E_SYSTEM);
     CHECK_CONTAINS(gd_error_text(), "cannot create missing/run.of-16.deal.");
 }
 
@@ -454,7 +434,7 @@ static void publish_behind_gate(int gate, int results, const char *path, uint64_
 {
     char byte;
     CHECK_EQ(read(gate, &byte, 1), 0);
-    const int owners = publish(path, 500 + seed % 100, 8, seed);
+    const int owners = publish_items(path, 500 + seed % 100, 8, seed);
     if (owners < 0)
         FAIL("%s", gd_error_text());
     CHECK_EQ(write(results, &owners, sizeof owners), sizeof owners);
@@ -507,16 +487,16 @@ TEST(a_file_system_without_links)
         SKIP("seccomp is not available");
     CHECK_EQ(link(".", "x"), -1);
     CHECK_EQ(errno, EPERM);
-    CHECK_GE(publish("run.of-16.deal", 100, 16, 1), 0);
+    CHECK_GE(publish_items("run.of-16.deal", 100, 16, 1), 0);
     CHECK_EQ(count_files(), 1);
     struct gd__buffer first = read_file("run.of-16.deal");
-    CHECK_GE(publish("run.of-16.deal", 200, 16, 2), 0);
+    CHECK_GE(publish_items("run.of-16.deal", 200, 16, 2), 0);
     struct gd__buffer second = read_file("run.of-16.deal");
     CHECK_EQ(second.size, first.size);
     gd__buffer_free(&first);
     gd__buffer_free(&second);
     CHECK_EQ(symlink("elsewhere", "run.of-4.deal"), 0); /* it cannot be opened, but is not replaced */
-    CHECK_EQ(publish("run.of-4.deal", 10, 4, 1), GD_E_BUSY);
+    CHECK_EQ(publish_items("run.of-4.deal", 10, 4, 1), GD_E_BUSY);
     CHECK_EQ(count_files(), 2);
 }
 
@@ -526,7 +506,7 @@ TEST(each_failed_call_is_an_error)
     directory_enter();
     for (unsigned long nth = 1;; nth++) {
         gd__fault_begin(nth);
-        const int rc = publish("run.of-16.deal", 10, 16, 1);
+        const int rc = publish_items("run.of-16.deal", 10, 16, 1);
         const unsigned long calls = gd__fault_count();
         gd__fault_begin(0);
         if (calls < nth) {
@@ -552,7 +532,7 @@ TEST(a_full_disk_is_an_error)
     directory_enter();
     signal(SIGXFSZ, SIG_IGN);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    CHECK_EQ(publish("run.of-16.deal", 1000, 16, 1), GD_E_SYSTEM);
+    CHECK_EQ(publish_items("run.of-16.deal", 1000, 16, 1), GD_E_SYSTEM);
     CHECK_CONTAINS(gd_error_text(), "cannot write run.of-16.deal.");
     CHECK_EQ(count_files(), 0);
 }
