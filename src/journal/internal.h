@@ -171,7 +171,9 @@ void gd__store_close(struct gd_journal *j);
 /* Writes the group in j->writing and the figures in one transaction. Returns 0 or a negative code. */
 int gd__store_group(struct gd_journal *j);
 int gd__store_file(struct gd_journal *j, struct gd__follow *f); /* records its present length, before the run */
-int gd__store_begin_run(struct gd_journal *j);                  /* the caller has begun a transaction */
+/* Sets whether the last run may still exist, on another host. */
+int gd__store_find_remaining(struct gd_journal *j, bool *remains);
+int gd__store_begin_run(struct gd_journal *j); /* the caller has begun a transaction */
 void gd__store_forget_run(struct gd_journal *j);
 
 /* write/writer.c */

@@ -166,6 +166,21 @@ static int begin_run(struct gd_journal *j)
     return gd__store_end(j, rc);
 }
 
+/* The lock file does not tell about a run that may still write to the database, if it was removed, or if it is that of a
+ * run which took the journal over but was killed before it had copied the database. */
+static int renew_if_last_run_remains(struct gd_journal *j)
+{
+    bool remains = false;
+    int rc = j->hold.took_over ? 0 : gd__store_find_remaining(j, &remains);
+    if (rc < 0 || !remains)
+        return rc;
+    sqlite3_close(j->db);
+    j->db = NULL;
+    j->hold.took_over = true;
+    rc = gd__database_renew(j);
+    return rc < 0 ? rc : gd__db_open_write(&j->db, j->path);
+}
+
 static int open_records(struct gd_journal *j)
 {
     struct last_run last;
@@ -178,6 +193,8 @@ static int open_records(struct gd_journal *j)
     gd__free(last.command);
     if (rc == 0)
         rc = gd__db_upgrade(j->db, j->path);
+    if (rc == 0)
+        rc = renew_if_last_run_remains(j);
     if (rc == 0)
         rc = gd__store_open(j);
     if (rc == 0)

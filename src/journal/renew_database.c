@@ -7,6 +7,10 @@
  * the transaction in the copy, and puts the copy in place. The old run writes to files without a name, and finds with its
  * next transaction that its file was replaced.
  *
+ * The old run may go on while its files are copied. So what every transaction changes is compared before and after that,
+ * and the files are copied again if it differs. The rollback journal is copied last: then it has the old contents of all
+ * pages that the copy has of an unfinished transaction.
+ *
  * If this run is killed after the copy is in place and before the old rollback journal is removed, the next run undoes
  * the same transaction again. That changes nothing.
  */
@@ -26,7 +30,8 @@
 #include "base/file/write.h"
 #include "journal/internal.h"
 
-enum { CHUNK = 256 << 10 };
+enum { CHUNK = 256 << 10, TRIES = 1000 };
+enum { COUNTER_AT = 24, COUNTER_SIZE = 16, HEADER_SIZE = 28 };
 
 struct renewal {
     char *database, *rollback, *log; /* JOURNAL, JOURNAL-journal, JOURNAL-wal */
@@ -68,6 +73,54 @@ static int copy_file(const char *from, const char *to)
     return rc < 0 ? -1 : 1;
 }
 
+/* What a transaction changes: the counter in page 1 of the database, and the header of the rollback journal. */
+struct mark {
+    unsigned char counter[COUNTER_SIZE], header[HEADER_SIZE];
+};
+
+/* Sets the bytes to 0 if they cannot be read. */
+static void read_at(const char *path, off_t at, unsigned char *out, size_t size)
+{
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    memset(out, 0, size);
+    if (fd < 0)
+        return;
+    if (pread(fd, out, size, at) != (ssize_t)size)
+        memset(out, 0, size);
+    close(fd);
+}
+
+static void get_mark(const struct renewal *r, struct mark *out)
+{
+    read_at(r->database, COUNTER_AT, out->counter, sizeof out->counter);
+    read_at(r->rollback, 0, out->header, sizeof out->header);
+}
+
+/* Returns 1 if the old run wrote meanwhile. */
+static int copy_once(const struct renewal *r)
+{
+    struct mark before, after;
+    (void)unlink(r->copy); /* of the attempt before */
+    (void)unlink(r->copy_rollback);
+    get_mark(r, &before);
+    if (copy_file(r->database, r->copy) < 0 || copy_file(r->rollback, r->copy_rollback) < 0)
+        return gd__error_errno("cannot copy the journal %s, whose last run may still write to it", r->database);
+    get_mark(r, &after);
+    return memcmp(&before, &after, sizeof before) != 0;
+}
+
+static int copy_both(const struct renewal *r)
+{
+    int rc = 1;
+    for (unsigned i = 0; rc == 1 && i < TRIES; i++)
+        rc = copy_once(r);
+    return rc == 1 ? gd__error(GD_E_BUSY,
+                               "cannot copy the journal %s: the run that was given up writes to it all the "
+                               "time. Try again later",
+                               r->database)
+                   : rc;
+}
+
 static int put_in_place(const struct renewal *r)
 {
     if (rename(r->copy, r->database) < 0)
@@ -84,9 +137,7 @@ static int renew(const struct renewal *r)
     struct stat info;
     if (stat(r->database, &info) < 0 || stat(r->log, &info) == 0)
         return 0; /* the last run had written nothing, also if a copied write-ahead log was not converted yet */
-    int rc = 0;
-    if (copy_file(r->database, r->copy) < 0 || copy_file(r->rollback, r->copy_rollback) < 0)
-        rc = gd__error_errno("cannot copy the journal %s, whose last run may still write to it", r->database);
+    int rc = copy_both(r);
     if (rc == 0)
         rc = gd__db_undo(r->copy);
     (void)unlink(r->copy_rollback); /* SQLite leaves it if it has no transaction */

@@ -1,7 +1,11 @@
 /* A run that was given up but goes on: it was stopped, or its host was cut off. It must write nothing more, neither to
  * the journal nor to the files of its successor. $GPU_DISPATCH_LOCK_TEST lets two runs be on two hosts whose locks do not
  * exclude each other. */
+#include <sys/inotify.h>
+#include <sys/stat.h>
+
 #include "base/fault.h"
+#include "base/file/shared.h"
 #include "support/journal.h"
 
 static void be_on(const char *host, const char *stale_ms)
@@ -226,6 +230,98 @@ TEST(a_run_that_was_given_up_is_not_forgotten)
 {
     stop_and_take_over(take_over_and_die, NULL);
     stop_and_take_over(take_over_and_die, "lock_replaced");
+}
+
+static ino_t inode_of(const char *path)
+{
+    struct stat info;
+    CHECK_EQ(stat(path, &info), 0);
+    return info.st_ino;
+}
+
+/* The lock file does not tell that the first run may still exist, on another host: somebody removed it, or it is that of
+ * a run that took the journal over and was killed before it had copied the database. */
+TEST(a_database_is_copied_even_if_the_lock_file_says_nothing)
+{
+    CHECK_EQ(setenv(GD__ENV_SHARED_FILES, "1", 1), 0);
+    for (int killed = 0; killed < 2; killed++) {
+        directory_enter();
+        struct job first = JOB("run.db"), second = JOB("run.db");
+        be_on("a", "3600000");
+        CHECK_EQ(job_open(&first), 0);
+        const ino_t before = inode_of("run.db");
+        if (killed)
+            take_over_and_die("lock_replaced");
+        else
+            CHECK_EQ(unlink("run.db-lock"), 0);
+        CHECK_EQ(inode_of("run.db"), before);
+        be_on("b", "100");
+        second.j.resume = GD_JOURNAL_RESUME_REST;
+        CHECK_EQ(job_open(&second), 0);
+        CHECK(inode_of("run.db") != before);
+        CHECK_EQ(gd_journal_close(&second.journal), 0);
+        CHECK_EQ(gd_journal_close(&first.journal), 0);
+    }
+    CHECK_EQ(unsetenv(GD__ENV_SHARED_FILES), 0);
+}
+
+/* --- a run that goes on while its database is copied --- */
+
+enum { ROWS = 20000, COMMITS = 500 };
+
+/* Commits all the time, and stops some time after the lock file was replaced. Both records always have the same value. */
+static void write_while_copied(int ready)
+{
+    struct job job = JOB("run.db");
+    char event[4096], sql[128];
+    sqlite3 *db;
+    be_on("a", "3600000");
+    job.j.resume = GD_JOURNAL_RESUME_REST;
+    CHECK_EQ(job_open(&job), 0);
+    CHECK_EQ(sqlite3_open("run.db", &db), SQLITE_OK);
+    CHECK_EQ(sqlite3_exec(db, "PRAGMA synchronous = OFF; PRAGMA journal_mode = PERSIST; SELECT count(*) FROM task",
+                          NULL, NULL, NULL),
+             SQLITE_OK);
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    CHECK(inotify_add_watch(watch, "run.db-lock", IN_ATTRIB | IN_DELETE_SELF) >= 0);
+    CHECK_EQ(write(ready, "", 1), 1);
+    int rc = SQLITE_OK;
+    for (int i = 2, after = 0; rc == SQLITE_OK && after < COMMITS; i++) {
+        snprintf(sql, sizeof sql, "UPDATE task SET attempts = %d WHERE id IN (1, %d)", i, ROWS);
+        rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+        after += after > 0 || read(watch, event, sizeof event) > 0;
+    }
+    _exit(0); /* rc: the file was replaced */
+}
+
+TEST(a_database_that_is_written_is_not_copied_half)
+{
+    int ready[2], status;
+    char byte;
+    CHECK_EQ(setenv(GD__ENV_SHARED_FILES, "1", 1), 0);
+    directory_enter();
+    struct job job = JOB("run.db");
+    be_on("a", "3600000");
+    job_numbers(&job, ROWS);
+    CHECK_EQ(job_run(&job), 0);
+    CHECK_EQ(pipe(ready), 0);
+    const pid_t first = fork();
+    if (first == 0)
+        write_while_copied(ready[1]);
+    CHECK_EQ(read(ready[0], &byte, 1), 1);
+    be_on("b", "100");
+    job.j.resume = GD_JOURNAL_RESUME_REST;
+    job.j.lock_wait_ms = 600 * 1000;
+    if (job_open(&job) < 0)
+        FAIL("%s", gd_error_text());
+    CHECK_EQ(gd_journal_close(&job.journal), 0);
+    CHECK_EQ(waitpid(first, &status, 0), first);
+    CHECK_EQ(status, 0);
+    CHECK_STR(job_sql("run.db", "SELECT count(*), count(DISTINCT attempts) FROM task WHERE id IN (1, 20000)"), "2|1");
+    CHECK_STR(job_sql("run.db", "PRAGMA integrity_check"), "ok");
+    close(ready[0]);
+    close(ready[1]);
+    CHECK_EQ(unsetenv(GD__ENV_SHARED_FILES), 0);
 }
 
 /* The copy is made only if it is needed. */

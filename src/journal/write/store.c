@@ -319,12 +319,14 @@ void gd__store_close(struct gd_journal *j)
     j->db = NULL;
 }
 
-/* Finds out whether the last run may still exist, on another host. It does not if it has ended, if the lock file says
- * that it is gone, or if an earlier run has found that (""). The lock file may be that of another run, which took the
- * lock but did not get as far as this. */
-static int find_remaining(struct gd_journal *j, bool *remains)
+/* It does not exist if it has ended, if the lock file says that it is gone, or if an earlier run has found that (""). The
+ * lock file may be that of another run, which took the lock but did not get as far as this. */
+int gd__store_find_remaining(struct gd_journal *j, bool *remains)
 {
     sqlite3_stmt *s = NULL;
+    *remains = false;
+    if (!j->hold.shared)
+        return 0;
     int rc = gd__db_prepare(j->db,
                             "SELECT outcome IS NULL AND nonce IS NOT ?1 AND nonce IS NOT '' FROM run"
                             " ORDER BY number DESC LIMIT 1",
@@ -343,7 +345,7 @@ static int find_remaining(struct gd_journal *j, bool *remains)
 static int end_last_run(struct gd_journal *j)
 {
     bool remains = false;
-    int rc = j->hold.shared ? find_remaining(j, &remains) : 0;
+    int rc = gd__store_find_remaining(j, &remains);
     if (rc == 0 && remains)
         rc = gd__follow_mark(j);
     const char *sql =
