@@ -131,6 +131,15 @@ class Shard:
     index: int
     count: int
 
+    def __post_init__(self) -> None:
+        index, count = operator.index(self.index), operator.index(self.count)
+        if not 1 <= count <= _SHARDS_MOST:
+            raise ValueError(f"shard: {count} shards: the number of shards must be 1 to {_SHARDS_MOST}")
+        if not 0 <= index < count:
+            raise ValueError(
+                f"shard: shard {index} of {count}: the index of a shard is counted from 0, so it must be 0 to {count - 1}"
+            )
+
     def __iter__(self) -> Iterator[int]:
         return iter((self.index, self.count))
 
@@ -167,12 +176,6 @@ def shard_option(shard: Any) -> Shard | None:
         raise TypeError(
             f'shard is {shard!r}: it must be (index, count) with an index from 0, or a str such as "3/16" or "auto"'
         ) from None
-    if not 1 <= count <= _SHARDS_MOST:
-        raise ValueError(f"shard: {count} shards: the number of shards must be 1 to {_SHARDS_MOST}")
-    if not 0 <= index < count:
-        raise ValueError(
-            f"shard: shard {index} of {count}: the index of a shard is counted from 0, so it must be 0 to {count - 1}"
-        )
     return Shard(index, count)
 
 

@@ -391,6 +391,15 @@ def test_the_name_of_the_job_has_the_shard():
     assert names[0] == "[2/3] resize"
 
 
+@pytest.mark.parametrize(
+    "index, count, kind", [(2, 2, ValueError), (-1, 2, ValueError), (0, 0, ValueError), ("0", 2, TypeError)]
+)
+def test_a_shard_that_does_not_exist_cannot_be_made(index, count, kind):
+    """It would own nothing, so a program that counts from 1 would silently leave out a shard."""
+    with pytest.raises(kind):
+        Shard(index, count)
+
+
 def test_the_command_line_of_a_transcription():
     words = _transcribe.arguments("in", "out", shard=(2, 16), skip_done=["a.db", pathlib.Path("b.db")], lock_wait=1.5)
     assert words[-4:] == ["--shard=3/16", "--skip-done=a.db", "--skip-done=b.db", "--lock-wait=1.500"]
