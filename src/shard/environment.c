@@ -374,7 +374,7 @@ static int compute(const struct seen *s, const struct rank *r, uint32_t wanted, 
     if (wanted > 0 && wanted != all)
         return gd__error(GD_E_INVALID,
                          "auto/%u, but the environment has %llu shard%s: this is %s. Give the shard as auto, or "
-                         "as K/%u to run a single shard again",
+                         "K/%u to run a single shard again",
                          wanted, (unsigned long long)all, all == 1 ? "" : "s", origin, wanted);
     *out = (struct gd_shard){ array.index * count + index, (uint32_t)all };
     return 0;

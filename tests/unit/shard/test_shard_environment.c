@@ -283,7 +283,9 @@ static const struct {
       { "both a Slurm array and a Kubernetes job" } },
     { "auto", ARRAY_SRUN("1", "2") "JOB_COMPLETION_INDEX=2", { "both a Slurm array and a Kubernetes job" } },
     /* another N than the one found */
-    { "auto/16", SRUN("1", "3"), { "auto/16, but the environment has 3 shards", "task 2 of 3 of srun", "as K/16" } },
+    { "auto/16",
+      SRUN("1", "3"),
+      { "auto/16, but the environment has 3 shards", "task 2 of 3 of srun", "Give the shard as auto, or K/16" } },
     { "auto/2", ARRAY_SRUN("1", "2"), { "auto/2, but the environment has 6 shards" } },
     { "auto/3", ARRAY_SRUN("1", "2"), { "auto/3, but the environment has 6 shards" } },
     { "auto/16",
