@@ -150,6 +150,10 @@ bool gd__item_stopped(const struct gd_item *item);
  * changed, so several files can be checked before the first one is cut. Call it before the run. */
 int gd__journal_check_file(struct gd_journal *j, const char *path);
 
+/* Like gd_journal_follow(), but empties the file, and records it as a new one. Open the file without O_TRUNC: a run that
+ * another run has replaced must not empty the file of that run, and only this function can tell. */
+int gd__journal_follow_empty(struct gd_journal *j, const char *path, int fd);
+
 /* Call it after the run if followed files may still be written to. Then the next run expects data beyond their recorded
  * lengths, and cuts it off. */
 void gd__journal_files_may_grow(struct gd_journal *j);
@@ -157,6 +161,10 @@ void gd__journal_files_may_grow(struct gd_journal *j);
 /* Whether the run may still change the journal and its files, after the run: nothing has failed, and no other run has
  * taken the journal over. */
 bool gd__journal_is_ours(struct gd_journal *j);
+
+/* Whether another run has taken the journal over, because it could not tell that this run was still alive. Then all files
+ * that are made from the journal belong to that run. */
+bool gd__journal_was_taken_over(struct gd_journal *j);
 
 /* --- a worker --- */
 

@@ -70,7 +70,7 @@ static int open_records(struct cli_sinks *s, const struct cli_run *r, bool appen
 int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd_command *command,
                    struct cli_journal *journal)
 {
-    const bool append = cli_journal_goes_on(journal);
+    const bool append = journal != NULL; /* the journal empties the files, or cuts them back */
     s->journal = journal;
     /* All files are checked before the first is cut back. */
     if (cli_journal_check(journal, r->joblog) < 0 || cli_journal_check(journal, r->output) < 0)

@@ -49,7 +49,8 @@ void cli_streams_close(struct cli_streams **o);
 
 struct cli_records;
 
-/* Empties the file, or appends to it if append is set. "-" is standard output. */
+/* Empties the file, unless append is set. With a journal, append is set, and the journal empties the file or cuts it back.
+ * "-" is standard output. */
 int cli_records_open(struct cli_records **out, const char *path, bool append);
 void cli_records_json_input(struct cli_records *r, bool json); /* inputs are JSON texts (--jsonl), written unchanged */
 void cli_records_run(struct cli_records *r, uint64_t run);     /* the number of the run in its journal */

@@ -13,9 +13,10 @@
  *   ended    1: the run ended with the file exactly that long. Bytes beyond that were written by another program.
  *   renew    1: a run that may still exist has the file open. See renew.c.
  *
- * A run that was given up by its heartbeat (lock/lock.c) may still exist. A run cuts or adds a file within a transaction,
- * which fails if it was given up, so it never cuts a file of its successor. Its successor does not continue its file, but
- * a copy (renew.c), so it cannot append to the file of its successor either.
+ * A run that was given up by its heartbeat (lock/lock.c) may still exist. A run cuts, empties or adds a file within a
+ * transaction, which fails if it was given up, so it never cuts a file of its successor. So the file must be open before
+ * that, and must not be emptied when it is opened. Its successor does not continue its file, but a copy (renew.c), even if
+ * the file is not recorded, so it cannot append to the file of its successor either.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -331,16 +332,65 @@ static int add_file(struct gd_journal *j, const struct gd__follow *f)
     return rc;
 }
 
-/* whole: the file was kept as it is, even if it differs from what was recorded. */
-static int renew(struct gd__follow *f, const struct recorded_file *known, bool whole)
+/* What becomes of the contents of a file. */
+enum contents { CUT, KEEP, EMPTY };
+
+/* Whether a run that was given up may have the file open. It may also have made a file that is not recorded. */
+static int find_other_user(struct gd_journal *j, const struct recorded_file *known, bool *found)
+{
+    int64_t given_up = 0;
+    *found = known->size >= 0 ? known->renew : j->hold.took_over;
+    if (known->size >= 0 || *found || !j->hold.shared)
+        return 0;
+    if (gd__db_integer(j->db, "SELECT 1 FROM run WHERE nonce IS NULL LIMIT 1", &given_up) != SQLITE_OK)
+        return gd__db_error(j->db, "read", j->path);
+    *found = given_up != 0;
+    return 0;
+}
+
+/* A forced run, and one that continues a file that is not recorded, keep all of it. */
+static int renew(const struct gd_journal *j, struct gd__follow *f, const struct recorded_file *known,
+                 enum contents contents)
 {
     struct stat info;
+    if (contents == EMPTY)
+        return gd__follow_renew(f, 0);
     if (fstat(f->fd, &info) < 0)
         return gd__error_errno("cannot read the attributes of %s", f->path);
+    const bool whole = contents == KEEP || j->o.force || known->size < 0;
     return gd__follow_renew(f, (uint64_t)(whole ? info.st_size : known->size));
 }
 
-static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
+static int empty(const struct gd__follow *f)
+{
+    if (GD__FAULT("ftruncate") || ftruncate(f->fd, 0) < 0 || lseek(f->fd, 0, SEEK_SET) < 0)
+        return gd__error_errno("cannot empty %s", f->path);
+    return 0;
+}
+
+/* Within a transaction. */
+static int prepare_file(struct gd_journal *j, const char *path, struct gd__follow *f, enum contents contents)
+{
+    struct recorded_file known;
+    struct stat info;
+    bool other_user = false;
+    int rc = add_columns(j);
+    if (rc == 0)
+        rc = look_up(j, f, &known);
+    if (rc == 0)
+        rc = find_other_user(j, &known, &other_user);
+    if (rc == 0 && fstat(f->fd, &info) < 0)
+        rc = gd__error_errno("cannot read the attributes of %s", path);
+    if (rc == 0 && known.size >= 0 && contents == CUT)
+        rc = cut_back(j, path, f, info.st_size, &known);
+    if (rc == 0 && other_user)
+        rc = renew(j, f, &known, contents);
+    if (rc == 0 && contents == EMPTY) /* also if it could not be renewed */
+        rc = empty(f);
+    return rc;
+}
+
+static int follow(struct gd_journal *j, const char *path, int fd, enum contents contents)
 {
     struct stat info;
     char full[PATH_MAX];
@@ -356,20 +406,10 @@ static int follow(struct gd_journal *j, const char *path, int fd, bool anew)
                          "%s was replaced after it was opened, maybe by another run of this journal: open it again",
                          path);
     struct gd__follow f = { .reader = -1 };
-    struct recorded_file known;
     const size_t n_files = j->n_files;
     int rc = make_follow(j, &f, realpath(path, full) ? full : path, fd);
     if (rc == 0 && (rc = gd__store_begin(j)) == 0) {
-        rc = add_columns(j);
-        if (rc == 0)
-            rc = look_up(j, &f, &known);
-        if (rc == 0 && known.size >= 0 && !anew)
-            rc = cut_back(j, path, &f, info.st_size, &known);
-        if (rc == 0 && known.size >= 0 && known.renew)
-            rc = renew(&f, &known, anew || j->o.force);
-        else if (rc == 0 && known.size < 0 && !anew &&
-                 j->hold.took_over) /* the run that was given up may have made it */
-            rc = renew(&f, &known, true);
+        rc = prepare_file(j, path, &f, contents);
         if (rc == 0)
             rc = add_file(j, &f);
         rc = gd__store_end(j, rc);
@@ -412,7 +452,12 @@ int gd__journal_check_file(struct gd_journal *j, const char *path)
 
 int gd_journal_follow(struct gd_journal *j, const char *path, int fd)
 {
-    return follow(j, path, fd, false);
+    return follow(j, path, fd, CUT);
+}
+
+int gd__journal_follow_empty(struct gd_journal *j, const char *path, int fd)
+{
+    return follow(j, path, fd, EMPTY);
 }
 
 /* Called after the run, when the writer is idle. The writer commits the new length. */
@@ -442,7 +487,7 @@ int gd_journal_follow_anew(struct gd_journal *j, const char *path, int fd)
 {
     char full[PATH_MAX];
     if (!j || !j->begun)
-        return follow(j, path, fd, true);
+        return follow(j, path, fd, KEEP);
     const char *name = path && realpath(path, full) ? full : path;
     for (size_t i = 0; name && i < j->n_files; i++)
         if (strcmp(j->files[i].path, name) == 0)

@@ -334,6 +334,11 @@ bool gd__journal_is_ours(struct gd_journal *j)
     return written && gd__journal_lock_check(&j->hold) == 0;
 }
 
+bool gd__journal_was_taken_over(struct gd_journal *j)
+{
+    return j->hold.shared && gd__journal_lock_is_lost(&j->hold);
+}
+
 int gd_journal_close(struct gd_journal **jp)
 {
     struct gd_journal *j = jp ? *jp : NULL;

@@ -9,6 +9,9 @@
  * The transaction that ends the generation of the old run also marks all files (gd__follow_mark()). A file loses the mark
  * when it has been replaced. So this is done even if the run that took over was killed before it.
  *
+ * A file that is not recorded may have been made by a run that was given up before it could record it. So it is replaced
+ * too, if there ever was such a run (follow.c).
+ *
  * Files are not copied after a run that ended, or that is certainly gone: the copy takes time.
  */
 #include <errno.h>

@@ -6,6 +6,8 @@
 
 #include "base/fault.h"
 #include "base/file/shared.h"
+#include "binding.h"
+#include "journal/internal.h"
 #include "support/journal.h"
 
 static void be_on(const char *host, const char *stale_ms)
@@ -18,6 +20,13 @@ static void be_on(const char *host, const char *stale_ms)
 static const char *records(void)
 {
     return job_sql("run.db", "SELECT count(*), count(DISTINCT input) FROM task");
+}
+
+static int open_output(void)
+{
+    const int fd = open("out", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    CHECK(fd >= 0);
+    return fd;
 }
 
 /* --- in one process --- */
@@ -102,16 +111,122 @@ TEST(a_file_that_was_replaced_is_refused)
     close(fd);
 }
 
+/* --- a file that the journal does not know yet --- */
+
+static struct gd_journal *open_on(const char *host, const char *stale_ms)
+{
+    struct gd_journal_options o = GD_JOURNAL_OPTIONS_INIT;
+    struct gd_journal *j = NULL;
+    be_on(host, stale_ms);
+    o.path = "run.db";
+    o.resume = GD_JOURNAL_RESUME_REST;
+    o.lock_wait_ms = 600 * 1000;
+    if (gd_journal_open(&j, &o) < 0)
+        FAIL("%s", gd_error_text());
+    return j;
+}
+
+static void check_output(const char *expected)
+{
+    char text[64] = "";
+    FILE *out = fopen("out", "re");
+    CHECK(out != NULL);
+    CHECK_LT(fread(text, 1, sizeof text - 1, out), sizeof text - 1);
+    fclose(out);
+    CHECK_STR(text, expected);
+}
+
+typedef int follow_fn(struct gd_journal *j, const char *path, int fd);
+
+static void open_output_and_take_over(follow_fn *follow, void (*between)(const char *point), const char *before,
+                                      const char *after)
+{
+    directory_enter();
+    struct gd_journal *first = open_on("a", "3600000");
+    const int fd = open_output();
+    CHECK_EQ(write(fd, before, strlen(before)), (ssize_t)strlen(before));
+    if (between)
+        between(NULL);
+    struct gd_journal *second = open_on("b", "50");
+    const int new_fd = open_output();
+    if (follow(second, "out", new_fd) < 0)
+        FAIL("%s", gd_error_text());
+    CHECK_EQ(write(fd, "late\n", 5), 5); /* a write that was on its way */
+    check_output(after);
+    CHECK_EQ(write(new_fd, "new\n", 4), 4);
+    /* Nor can it use the new file. */
+    const int late = open_output();
+    CHECK_LT(gd__journal_follow_empty(first, "out", late), 0);
+    CHECK_CONTAINS(gd_error_text(), "another run took over this journal");
+    CHECK_LT(gd_journal_follow(first, "out", late), 0);
+    CHECK(gd__journal_was_taken_over(first));
+    CHECK(!gd__journal_was_taken_over(second));
+    (void)gd_journal_close(&first);
+    char all[64];
+    snprintf(all, sizeof all, "%snew\n", after);
+    check_output(all);
+    CHECK_EQ(gd_journal_close(&second), 0);
+    close(fd);
+    close(new_fd);
+    close(late);
+}
+
+static void take_over_and_die(const char *point);
+
+TEST(a_file_that_was_not_recorded_is_replaced)
+{
+    open_output_and_take_over(gd_journal_follow, NULL, "old\n", "old\n");
+    open_output_and_take_over(gd_journal_follow_anew, NULL, "old\n", "old\n");
+    open_output_and_take_over(gd__journal_follow_empty, NULL, "old\n", "");
+}
+
+/* The run between them is certainly gone, but the first one is not. */
+TEST(a_file_that_was_not_recorded_is_replaced_later)
+{
+    open_output_and_take_over(gd_journal_follow, take_over_and_die, "old\n", "old\n");
+    open_output_and_take_over(gd__journal_follow_empty, take_over_and_die, "old\n", "");
+}
+
+static int lose_lock(void *user)
+{
+    (void)user;
+    return unlink("run.db-lock");
+}
+
+/* COMMIT itself may take so long that the run is given up. It finds that out before it writes to the file. */
+TEST(a_run_that_is_given_up_during_commit_stops)
+{
+    directory_enter();
+    struct gd_journal *j = open_on("a", "3600000");
+    const int fd = open_output();
+    sqlite3_commit_hook(j->db, lose_lock, NULL);
+    CHECK_LT(gd_journal_follow(j, "out", fd), 0);
+    CHECK_CONTAINS(gd_error_text(), "another run took over this journal");
+    (void)gd_journal_close(&j);
+    close(fd);
+}
+
+TEST(a_recorded_file_is_emptied_and_replaced)
+{
+    directory_enter();
+    struct gd_journal *first = open_on("a", "3600000");
+    const int fd = open_output();
+    CHECK_EQ(gd_journal_follow(first, "out", fd), 0);
+    CHECK_EQ(write(fd, "old\n", 4), 4);
+    struct gd_journal *second = open_on("b", "50");
+    const int new_fd = open_output();
+    CHECK_EQ(gd__journal_follow_empty(second, "out", new_fd), 0);
+    CHECK_EQ(write(fd, "late\n", 5), 5);
+    check_output("");
+    (void)gd_journal_close(&first);
+    CHECK_EQ(gd_journal_close(&second), 0);
+    close(fd);
+    close(new_fd);
+}
+
 /* --- a process that is stopped --- */
 
 enum { LINES = 300, STOPPED_AFTER = 40 };
-
-static int open_output(void)
-{
-    const int fd = open("out", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    CHECK(fd >= 0);
-    return fd;
-}
 
 /* The first run stops itself in a callback, when some records are on disk and some are not. */
 static void stop_once(struct job *job, const struct gd_report *r)

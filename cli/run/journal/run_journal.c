@@ -45,6 +45,7 @@ struct cli_journal {
     bool files;                        /* --key file */
     const char *member;                /* --key .NAME */
     bool warned;                       /* about a record without that member */
+    bool taken_over;                   /* another run has the journal now, and makes the list of failures */
     int tidied;                        /* descriptor of --output after it was rewritten; -1: it was not rewritten */
     struct gd_journal_summary summary; /* at the end of the run; its pointers are no longer valid */
     /* Used by the source's thread: */
@@ -285,8 +286,7 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
         return 0;
     if (k->asked->sync && strcmp(k->asked->sync, "full") == 0 && gd__sync_directory_of(path) < 0)
         return gd__fail("cannot flush the directory of %s to disk: %s", path, strerror(errno));
-    /* A file that was started again may be shorter than before. */
-    int rc = (cli_journal_goes_on(k) ? gd_journal_follow : gd_journal_follow_anew)(k->journal, path, fd);
+    int rc = (cli_journal_goes_on(k) ? gd_journal_follow : gd__journal_follow_empty)(k->journal, path, fd);
     if (rc < 0)
         (void)refuse(rc);
     if (rc == GD_E_MISMATCH && was_tidied(k, path)) {
@@ -533,6 +533,7 @@ int cli_journal_finish(struct cli_journal *k, bool kept)
     k->counts.size = sizeof k->counts;
     (void)gd_journal_get_counts(k->journal, &k->counts);
     int rc = kept && gd__journal_is_ours(k->journal) ? look_and_tidy(k) : 0;
+    k->taken_over = gd__journal_was_taken_over(k->journal);
     if (!kept) /* output was abandoned: its thread may still write to the followed files */
         gd__journal_files_may_grow(k->journal);
     if (gd_journal_close(&k->journal) < 0)
@@ -543,7 +544,7 @@ int cli_journal_finish(struct cli_journal *k, bool kept)
 int cli_journal_conclude(struct cli_journal *k, uint64_t inputs, bool at_least, uint64_t *failed)
 {
     struct gd_journal_reader *reader = NULL;
-    if (!k)
+    if (!k || k->taken_over)
         return 0;
     k->summary.size = sizeof k->summary;
     int rc = gd_journal_reader_open(&reader, k->asked->journal);

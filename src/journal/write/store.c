@@ -244,6 +244,10 @@ int gd__store_end(struct gd_journal *j, int rc)
         rc = gd__journal_lock_check(&j->hold);
     if (rc == 0 && gd__db_exec(j->db, "COMMIT") != SQLITE_OK)
         rc = gd__db_error(j->db, "write to", j->path);
+    /* COMMIT may have waited for a file system that did not answer. If this run was given up meanwhile, COMMIT has written
+     * to a file without a name. */
+    if (rc == 0 && j->hold.shared)
+        rc = gd__journal_lock_check(&j->hold);
     if (rc < 0)
         gd__db_exec(j->db, "ROLLBACK"); /* harmless if SQLite has already rolled back */
     return rc;
@@ -389,6 +393,8 @@ int gd__store_begin_run(struct gd_journal *j)
 void gd__store_forget_run(struct gd_journal *j)
 {
     char sql[64];
+    if (gd__journal_lock_is_lost(&j->hold))
+        return; /* the journal belongs to another run */
     sqlite3_snprintf(sizeof sql, sql, "DELETE FROM run WHERE number = %llu", (unsigned long long)j->run);
     gd__db_exec(j->db, sql);
 }
