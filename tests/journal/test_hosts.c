@@ -537,14 +537,27 @@ TEST(only_one_of_many_hosts_gets_a_dead_lock)
     }
 }
 
-static void write_next(const char *host)
+static void write_own(const char *name, const char *host)
 {
     struct gd__lock_holder holder;
     be_on(host, LONG);
-    const int fd = open("run.db-lock.next", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     gd__lock_holder_self(&holder);
     CHECK(gd__lock_holder_write(fd, &holder));
     close(fd);
+}
+
+/* If the disk fails, a run may be unable to remove its lock file. Then its own readers do not wait for it. */
+TEST(a_file_that_this_process_has_left_is_not_held)
+{
+    uint64_t pid;
+    directory_enter();
+    write_own("run.db-lock", "b");
+    be_on("a", LONG);
+    CHECK(gd__journal_lock_test("run.db", &pid));
+    CHECK_EQ(unlink("run.db-lock"), 0);
+    write_own("run.db-lock", "a");
+    CHECK(!gd__journal_lock_test("run.db", &pid));
 }
 
 /* While a run replaces the lock file, or removes it, no other one does. */
@@ -557,12 +570,12 @@ TEST(a_file_that_is_being_replaced_is_left_alone)
         int end;
         snprintf(more, sizeof more, LONG "%s", worlds[i / 2]);
         end_holder(start_holder("a", more, &end), end, true);
-        write_next(i % 2 ? "a" : "b"); /* by this process, which is alive, or by one on another host */
+        write_own("run.db-lock.next", i % 2 ? "a" : "b"); /* by this process, which is alive, or by one on another host */
         be_on("a", more);
         CHECK_EQ(gd__journal_lock_take(&h, "run.db"), GD_E_BUSY);
         CHECK_EQ(unlink("run.db-lock.next"), 0);
         CHECK_EQ(gd__journal_lock_take(&h, "run.db"), 0);
-        write_next(i % 2 ? "a" : "b");
+        write_own("run.db-lock.next", i % 2 ? "a" : "b");
         be_on("a", more);
         gd__journal_lock_release(&h);
         CHECK_EQ(access("run.db-lock", F_OK), 0);

@@ -119,6 +119,14 @@ static double quiet_seconds(const struct stat *info)
     return quiet > 0 ? quiet : 0;
 }
 
+/* Whether the holder is this process, and it has unlocked byte 0. It could not remove the file then: the disk was full or
+ * failed. Locks work at least between processes of one machine. */
+static bool was_released(const struct gd__lock_holder *holder, enum gd__byte byte, const struct gd__lock_settings *s)
+{
+    return byte == GD__BYTE_FREE && !s->local_locks && holder->owner.pid == (uint64_t)getpid() &&
+           gd__lock_holder_is_here(holder);
+}
+
 static bool is_held(const char *path, int fd, struct gd__lock_seen *out)
 {
     struct gd__lock_settings s;
@@ -126,7 +134,7 @@ static bool is_held(const char *path, int fd, struct gd__lock_seen *out)
     struct stat info;
     const enum gd__byte byte = look_as_observer(fd, &holder, &info);
     gd__lock_settings_read(&s);
-    if (byte == GD__BYTE_ERROR || gd__lock_holder_is_gone(&holder))
+    if (byte == GD__BYTE_ERROR || gd__lock_holder_is_gone(&holder) || was_released(&holder, byte, &s))
         return false;
     const bool beats = byte == GD__BYTE_NO_LOCKS || gd__lock_is_shared(&s, path);
     const double quiet = quiet_seconds(&info);
