@@ -570,7 +570,8 @@ TEST(a_file_that_is_being_replaced_is_left_alone)
         int end;
         snprintf(more, sizeof more, LONG "%s", worlds[i / 2]);
         end_holder(start_holder("a", more, &end), end, true);
-        write_own("run.db-lock.next", i % 2 ? "a" : "b"); /* by this process, which is alive, or by one on another host */
+        write_own("run.db-lock.next",
+                  i % 2 ? "a" : "b"); /* by this process, which is alive, or by one on another host */
         be_on("a", more);
         CHECK_EQ(gd__journal_lock_take(&h, "run.db"), GD_E_BUSY);
         CHECK_EQ(unlink("run.db-lock.next"), 0);
