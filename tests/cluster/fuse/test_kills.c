@@ -111,9 +111,10 @@ TEST(a_file_system_without_locks_is_refused)
     end();
 }
 
+/* As on NFS: names are cached, but the server is asked when a file is opened, and says that it was removed. */
 TEST_WITHIN(300, killed_often_with_caches)
 {
-    kill_often("--cache", "3600");
+    kill_often("--cache=3600", "--stale");
 }
 
 /* --- at each change --- */
