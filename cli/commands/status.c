@@ -77,7 +77,7 @@ static void print_running(const struct gd_journal_summary *s, const char *how_lo
     printf("running for %s (process %" PRIu64, how_long, s->pid);
     if (s->quiet_seconds > 0) {
         printf("%s", s->host ? " on " : "");
-        status_print_text(s->host ? s->host : "", s->host ? strlen(s->host) : 0, STATUS_WIDEST_WORD);
+        status_print_text(stdout, s->host ? s->host : "", s->host ? strlen(s->host) : 0, STATUS_WIDEST_WORD);
         printf(", last heartbeat %s ago", gd__text_duration(time, sizeof time, s->quiet_seconds));
     }
     printf(")");
@@ -88,12 +88,12 @@ static void print_state(const struct status_figures *f, const char *path)
     const struct gd_journal_summary *s = &f->s;
     char when[64], how_long[32];
     gd__text_duration(how_long, sizeof how_long, f->seconds);
-    status_print_text(path, strlen(path), PATH_MAX);
+    status_print_text(stdout, path, strlen(path), PATH_MAX);
     printf(": ");
     if (s->held)
         print_running(s, how_long);
     else if (s->end) {
-        status_print_text(s->end, strlen(s->end), STATUS_WIDEST_WORD);
+        status_print_text(stdout, s->end, strlen(s->end), STATUS_WIDEST_WORD);
         printf(" %s", status_moment(when, sizeof when, s->ended));
         if (!is_merged(s))
             printf(", after %s", how_long);
@@ -103,7 +103,7 @@ static void print_state(const struct status_figures *f, const char *path)
     else
         printf("not begun");
     printf("\n");
-    status_print_command(s->command);
+    status_print_command(stdout, s->command);
     printf("\n");
 }
 
@@ -115,16 +115,16 @@ static void print_counts(const struct status_figures *f)
     if (f->remaining.has_left)
         snprintf(more, sizeof more, "of %s, %.1f %%", status_grouped(number, sizeof number, of),
                  of ? 100.0 * (double)s->done / (double)of : 0.0);
-    status_print_count("done", s->done, more);
+    status_print_count(stdout, "done", s->done, more);
     *more = '\0';
     if (s->failed)
         snprintf(more, sizeof more, "%.1f %%", 100.0 * (double)s->failed / (double)all);
-    status_print_count("failed", s->failed, more);
+    status_print_count(stdout, "failed", s->failed, more);
     if (f->remaining.has_left && f->remaining.left) {
         *more = '\0';
         if (f->eta >= 0)
             snprintf(more, sizeof more, "about %s", gd__text_duration(time, sizeof time, f->eta));
-        status_print_count("left", f->remaining.left, more);
+        status_print_count(stdout, "left", f->remaining.left, more);
     }
     if (f->rate > 0)
         printf("  %-8s %12.*f   tasks a second\n", "rate", f->rate < 100 ? 2 : 0, f->rate);
@@ -150,7 +150,7 @@ static int print_failure(void *user, const char *failure, uint64_t count)
     if (++*classes > STATUS_MOST_CLASSES)
         return 0;
     printf("  %12s   ", status_grouped(number, sizeof number, count));
-    status_print_text(failure, strlen(failure), STATUS_WIDEST_WORD);
+    status_print_text(stdout, failure, strlen(failure), STATUS_WIDEST_WORD);
     printf("\n");
     return 0;
 }
@@ -164,7 +164,10 @@ static int print_slow(void *user, const struct gd_journal_record *r)
     *any = true;
     if (r->gpu_id >= 0)
         snprintf(gpu, sizeof gpu, "GPU %d", r->gpu_id);
-    status_print_slow(r->seconds, r->input, r->input_size, gpu, r->done ? NULL : r->failure ? r->failure : "failed");
+    status_print_slow(stdout, r->seconds, r->input, r->input_size, gpu,
+                      r->done      ? NULL
+                      : r->failure ? r->failure
+                                   : "failed");
     return 0;
 }
 
@@ -244,7 +247,7 @@ static int show(const struct asked *asked, const char *path)
 static int show_many(const struct asked *asked, struct cli_journals *j)
 {
     const struct status_many_asked many = { .json = asked->json, .overlaps = asked->overlaps };
-    const int rc = status_many(&many, j);
+    const int rc = status_many(&many, j, stdout);
     if (rc < 0)
         cli_say("%s", gd__fail_text());
     return rc < 0 || j->n_readable < j->n ? CLI_EXIT_ERROR : 0;

@@ -19,6 +19,7 @@
 #include "base/text/buffer.h"
 #include "base/text/json_write.h"
 #include "cli/commands.h"
+#include "cli/commands/journals/top_many.h"
 #include "cli/options.h"
 #include "cli/run/http/address_file.h"
 #include "cli/run/stop/exit_status.h"
@@ -52,18 +53,21 @@ static const struct cli_opt table[] = {
 
 static const struct cli_opts options = {
     .command = "top",
-    .usage = "usage: gpu-dispatch top [OPTIONS] [PID|JOB|JOURNAL]\n"
+    .usage = "usage: gpu-dispatch top [OPTIONS] [PID|JOB|JOURNAL...]\n"
              "\n"
              "Shows one of your running jobs, live: its progress, its speed, and what each GPU\n"
              "is doing or why it is idle. Name the job by its process number, its command or\n"
              "its journal. If you name no job and there is only one, that one is shown. If\n"
-             "there are several, you choose one from a list. To see several journals at once,\n"
-             "use gpu-dispatch status.\n"
+             "there are several, you choose one from a list.\n"
+             "\n"
+             "With several journals, such as those of the shards of a list, it shows what\n"
+             "gpu-dispatch status shows, live, also for runs on other machines.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch top\n"
              "  gpu-dispatch top 4711\n"
              "  gpu-dispatch top --list\n"
+             "  gpu-dispatch top run.*.db\n"
              "  gpu-dispatch top --once --json 4711 | jq .completed\n",
     .table = table,
     .after = "Keys: q or Ctrl-C quits; in the list, arrows or digits choose and Enter opens.\n"
@@ -473,32 +477,37 @@ static int show(const struct asked *asked, const char *which)
     return rc;
 }
 
-/* Options may come before and after the job. Returns 0, or -1 with gd__fail_text(). */
-static int parse(struct asked *asked, const char **which, int argc, char **argv)
+static bool are_files(const struct cli_journals *j)
 {
-    const int first = cli_opts_parse(&options, asked, argc, argv);
-    if (first < 0 || first >= argc)
-        return first < 0 ? -1 : 0;
-    *which = argv[first];
-    const int rest = argc - first - 1, second = cli_opts_parse(&options, asked, rest, argv + first + 1);
-    if (second >= 0 && second < rest && is_file(*which) && is_file(argv[first + 1 + second]))
-        return gd__fail("top shows one job of this machine: gpu-dispatch status shows several journals");
-    if (second >= 0 && second < rest)
-        return gd__fail("top shows only one job: leave out \"%s\"", argv[first + 1 + second]);
-    return second < 0 ? -1 : 0;
+    for (size_t i = 0; i < j->n_paths; i++)
+        if (!is_file(j->paths[i]))
+            return false;
+    return true;
+}
+
+static int show_journals(const struct asked *asked, struct cli_journals *j)
+{
+    const struct top_many_asked many = { .once = asked->once, .json = asked->json };
+    if (!are_files(j))
+        return gd__fail("top shows only one job, or several journals: leave out \"%s\"", j->paths[1]);
+    if (asked->list || asked->page)
+        return gd__fail("--%s does not take journals: leave them out", asked->list ? "list" : "page");
+    return top_many(&many, j);
 }
 
 int cli_top_main(int argc, char **argv)
 {
     struct asked asked = { 0 };
-    const char *which = NULL;
-    const int rc = parse(&asked, &which, argc, argv);
-    if (rc == 0 && (asked.help || asked.list_options)) {
+    struct cli_journals j = { .n = 0 };
+    int rc = cli_journals_parse(&j, &options, &asked, argc, argv);
+    const bool explain = asked.help || asked.list_options;
+    if (rc == 0 && !explain)
+        rc = j.n_paths > 1 ? show_journals(&asked, &j) : show(&asked, j.n_paths == 1 ? j.paths[0] : NULL);
+    if (rc < 0)
+        cli_say("%s", gd__fail_text());
+    else if (explain)
         (asked.help ? cli_opts_help : cli_opts_list)(&options);
-        return 0;
-    }
-    if (rc == 0 && show(&asked, which) == 0)
-        return 0;
-    cli_say("%s", gd__fail_text());
-    return CLI_EXIT_ERROR;
+    const bool whole = rc == 0 && j.n_readable == j.n;
+    cli_journals_free(&j);
+    return whole ? 0 : CLI_EXIT_ERROR;
 }

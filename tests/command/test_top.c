@@ -2,6 +2,8 @@
  *
  * `gpu-dispatch top`: lists jobs, shows one, in a real terminal and for programs.
  */
+#include <gpu_dispatch/journal.h>
+
 #include "tmux.h"
 
 #define TOP "GPU_DISPATCH_JOBS=$PWD/jobs gpu-dispatch top "
@@ -49,7 +51,7 @@ TEST(no_jobs)
 
 TEST(wrong_arguments)
 {
-    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows only one job: leave out \"2\"");
+    CHECK_REFUSED(sh(TOP "1 2"), "gpu-dispatch: top shows only one job, or several journals: leave out \"2\"");
 }
 
 TEST(one_job)
@@ -245,6 +247,41 @@ TEST(choosing)
     let_go("go.two");
     CHECK_EQ(sh_wait(one).status, 1);
     CHECK_EQ(sh_wait(two).status, 1);
+}
+
+/* Two shards wait for lines of a FIFO. When they have ended, their last state stays on the terminal. */
+TEST(journals_of_several_runs)
+{
+    need_tmux();
+    if (!gd_journal_available())
+        SKIP("built without journals");
+    CHECK_EQ(sh("mkfifo p").status, 0);
+    struct sh_running job = sh_start_script(
+        "exec 3<> p; export GPU_DISPATCH_JOURNAL_MS=1 GPU_DISPATCH_JOBS=$PWD/jobs; for k in 1 2; do "
+        "gpu-dispatch run --quiet --gpus sim:1 --shard $k/2 --journal run.db 'read x < p; : {}' ::: $(seq 1 8) & "
+        "done; until [ -e end ]; do read x < ends; done; seq 1 8 >&3; wait");
+    CHECK_EQ(
+        sh("mkfifo ends; until gpu-dispatch status run.1-of-2.db run.2-of-2.db 2> /dev/null | grep -q '2 running'; "
+           "do :; done")
+            .status,
+        0);
+    open_terminal(100, 30, "");
+    type("gpu-dispatch top run.*.db bad.db; echo status $?");
+    await_screen("top shows only one job, or several journals: leave out");
+    type("echo no > bad.db; gpu-dispatch top run.*.db bad.db; echo status $?");
+    await_screen("2 journals: 2 running; 1 cannot be read");
+    await_screen("cannot read bad.db: file is not a database");
+    await_screen("q leaves");
+    press("q");
+    await_screen("status 255");
+    type("clear; gpu-dispatch top run.*.db; echo status $?");
+    await_screen("2 journals: 2 running");
+    CHECK_EQ(sh("touch end; echo > ends").status, 0);
+    await_screen("2 journals: 2 finished");
+    await_screen("status 0");
+    CHECK_CONTAINS(look(""), "of 8, 100.0 %");
+    await_clean();
+    CHECK_EQ(sh_wait(job).status, 0);
 }
 
 TEST_MAIN()

@@ -123,25 +123,40 @@ static int by_shard(const void *pa, const void *pb)
     return strcmp(a->path, b->path);
 }
 
+static void forget(struct cli_journals *j)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        free(j->items[i].command);
+        free(j->items[i].end);
+        free(j->items[i].host);
+        free(j->items[i].error);
+    }
+    free(j->items);
+    j->items = NULL;
+    j->n = j->n_readable = 0;
+}
+
 int cli_journals_read(struct cli_journals *j,
                       int (*look)(void *user, struct gd_journal_reader *r, struct cli_journal *journal), void *user)
 {
     struct file *seen = calloc(j->n_paths + 1, sizeof *seen);
     size_t n_seen = 0;
     int rc = 0;
+    forget(j);
     j->items = calloc(j->n_paths + 1, sizeof *j->items);
     if (!seen || !j->items)
         rc = gd__fail("out of memory");
     for (size_t i = 0; rc == 0 && i < j->n_paths; i++) {
         if (was_given(seen, &n_seen, j->paths[i])) {
-            cli_say("%s was given twice: it is read once", j->paths[i]);
+            if (!j->quiet)
+                cli_say("%s was given twice: it is read once", j->paths[i]);
             continue;
         }
         struct cli_journal *journal = &j->items[j->n++];
         journal->path = j->paths[i];
         rc = read_one(journal, look, user);
         j->n_readable += !journal->error;
-        if (journal->error)
+        if (journal->error && !j->quiet)
             cli_say("%s", journal->error);
     }
     free(seen);
@@ -152,13 +167,7 @@ int cli_journals_read(struct cli_journals *j,
 
 void cli_journals_free(struct cli_journals *j)
 {
-    for (size_t i = 0; i < j->n; i++) {
-        free(j->items[i].command);
-        free(j->items[i].end);
-        free(j->items[i].host);
-        free(j->items[i].error);
-    }
-    free(j->items);
+    forget(j);
     free(j->paths);
     *j = (struct cli_journals){ .n = 0 };
 }

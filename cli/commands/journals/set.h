@@ -24,6 +24,7 @@ struct cli_journals {
     size_t n_paths;
     struct cli_journal *items; /* in the order of their shards; those that cannot be read are last */
     size_t n, n_readable;
+    bool quiet; /* set by the command: it shows itself which journals cannot be read */
 };
 
 /* Reads options and paths, in any order. Paths after "--" may begin with a dash. Returns 0, or -1 with
@@ -32,7 +33,7 @@ int cli_journals_parse(struct cli_journals *j, const struct cli_opts *options, v
 
 /* Reads the summaries. look: called for each journal while it is open; it returns 0, or a negative code if the journal
  * cannot be read; NULL: none. A journal that cannot be read is reported with cli_say(), and one that was given twice is
- * taken once. Returns 0, or -1 with gd__fail_text() if there is no memory. */
+ * taken once. May be called again to read them anew. Returns 0, or -1 with gd__fail_text() if there is no memory. */
 int cli_journals_read(struct cli_journals *j,
                       int (*look)(void *user, struct gd_journal_reader *r, struct cli_journal *journal), void *user);
 void cli_journals_free(struct cli_journals *j);

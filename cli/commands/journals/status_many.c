@@ -46,6 +46,7 @@ struct node {
 
 struct many {
     struct cli_journals *j;
+    FILE *out;
     struct status_figures *figures; /* of each readable journal */
     struct class *classes;
     size_t n_classes;
@@ -272,7 +273,7 @@ static void print_states(const struct many *m)
 {
     const size_t n = m->j->n_readable;
     bool *printed = calloc(n + 1, sizeof *printed);
-    printf("%zu %s:", n, n == 1 ? "journal" : "journals");
+    fprintf(m->out, "%zu %s:", n, n == 1 ? "journal" : "journals");
     for (size_t i = 0; printed && i < n; i++) {
         const char *state = status_state(&m->figures[i].s);
         size_t same = 0;
@@ -283,16 +284,16 @@ static void print_states(const struct many *m)
                 printed[k] = true;
                 same++;
             }
-        printf("%s %zu ", i > 0 ? "," : "", same);
-        status_print_text(state, strlen(state), STATUS_WIDEST_WORD);
+        fprintf(m->out, "%s %zu ", i > 0 ? "," : "", same);
+        status_print_text(m->out, state, strlen(state), STATUS_WIDEST_WORD);
     }
     free(printed);
     if (m->j->n > n)
-        printf("; %zu cannot be read", m->j->n - n);
-    printf("\n");
+        fprintf(m->out, "; %zu cannot be read", m->j->n - n);
+    fprintf(m->out, "\n");
     if (n > 0)
-        status_print_command(m->figures[0].s.command);
-    printf("\n");
+        status_print_command(m->out, m->figures[0].s.command);
+    fprintf(m->out, "\n");
 }
 
 static void print_totals(const struct many *m)
@@ -302,11 +303,11 @@ static void print_totals(const struct many *m)
     if (m->has_left && m->has_all)
         snprintf(more, sizeof more, "of %s, %.1f %%", status_grouped(number, sizeof number, all),
                  all ? 100.0 * (double)m->done / (double)all : 0.0);
-    status_print_count("done", m->done, more);
+    status_print_count(m->out, "done", m->done, more);
     *more = '\0';
     if (m->failed)
         snprintf(more, sizeof more, "%.1f %%", 100.0 * (double)m->failed / (double)ended);
-    status_print_count("failed", m->failed, more);
+    status_print_count(m->out, "failed", m->failed, more);
     *more = '\0';
     if (m->has_left && m->left) {
         const char *part = m->has_all ? "" : "in these journals";
@@ -315,13 +316,13 @@ static void print_totals(const struct many *m)
             snprintf(more, sizeof more, "%s%sabout %s, until shard %s ends", part, *part ? "; " : "",
                      gd__text_duration(time, sizeof time, m->eta),
                      cli_journal_shard(m->slowest_journal, shard, sizeof shard));
-        status_print_count("left", m->left, more);
+        status_print_count(m->out, "left", m->left, more);
     }
     if (m->rate > 0)
-        printf("  %-8s %12.*f   tasks a second\n", "rate", m->rate < 100 ? 2 : 0, m->rate);
+        fprintf(m->out, "  %-8s %12.*f   tasks a second\n", "rate", m->rate < 100 ? 2 : 0, m->rate);
     if (ended && m->busy_seconds > 0)
-        printf("  %-8s %12s   a task, on average\n", "time",
-               status_task_time(time, sizeof time, m->busy_seconds / (double)(ended + m->overlaps)));
+        fprintf(m->out, "  %-8s %12s   a task, on average\n", "time",
+                status_task_time(time, sizeof time, m->busy_seconds / (double)(ended + m->overlaps)));
 }
 
 static void print_notes(const struct many *m)
@@ -338,9 +339,9 @@ static void print_notes(const struct many *m)
     const char *at = notes.failed ? "" : notes.data ? notes.data : "";
     for (size_t left = *at ? notes.size : 0; left > 0;) {
         const size_t length = (size_t)((const char *)memchr(at, '\n', left) - at);
-        printf("%s", at == notes.data ? "\n" : "");
-        status_print_text(at, length, 4000);
-        printf("\n");
+        fprintf(m->out, "%s", at == notes.data ? "\n" : "");
+        status_print_text(m->out, at, length, 4000);
+        fprintf(m->out, "\n");
         at += length + 1;
         left -= length + 1;
     }
@@ -365,11 +366,11 @@ static const char *show_rate(char *out, size_t size, double rate)
     return out;
 }
 
-static void print_padded(const char *text, size_t width)
+static void print_padded(FILE *out, const char *text, size_t width)
 {
     const size_t length = strlen(text), shown = length < width ? length : width;
-    status_print_text(text, length, width);
-    printf("%*s", (int)(width - shown), "");
+    status_print_text(out, text, length, width);
+    fprintf(out, "%*s", (int)(width - shown), "");
 }
 
 static size_t widest_host(const struct many *m)
@@ -386,24 +387,24 @@ static void print_nodes(const struct many *m)
 {
     const size_t width = widest_host(m);
     char done[40], failed[40], left[40], rate[40];
-    printf("\nMachines\n  %-*s  %8s  %8s  %12s  %8s  %12s  %10s\n", (int)width, "machine", "journals", "running",
-           "done", "failed", "left", "tasks/s");
+    fprintf(m->out, "\nMachines\n  %-*s  %8s  %8s  %12s  %8s  %12s  %10s\n", (int)width, "machine", "journals",
+            "running", "done", "failed", "left", "tasks/s");
     for (size_t i = 0; i < m->n_nodes; i++) {
         const struct node *n = &m->nodes[i];
-        printf("  ");
-        print_padded(n->host, width);
-        printf("  %8zu  %8zu  %12s  %8s  %12s  %10s\n", n->journals, n->running,
-               status_grouped(done, sizeof done, n->done), status_grouped(failed, sizeof failed, n->failed),
-               count_or_dash(left, sizeof left, n->has_left, n->left), show_rate(rate, sizeof rate, n->rate));
+        fprintf(m->out, "  ");
+        print_padded(m->out, n->host, width);
+        fprintf(m->out, "  %8zu  %8zu  %12s  %8s  %12s  %10s\n", n->journals, n->running,
+                status_grouped(done, sizeof done, n->done), status_grouped(failed, sizeof failed, n->failed),
+                count_or_dash(left, sizeof left, n->has_left, n->left), show_rate(rate, sizeof rate, n->rate));
     }
 }
 
 /* How long ago the last heartbeat was. There is a column for it only if a run makes heartbeats. */
-static void print_quiet(const struct gd_journal_summary *s)
+static void print_quiet(FILE *out, const struct gd_journal_summary *s)
 {
     char time[32];
     const bool known = s->held && s->quiet_seconds > 0;
-    printf("  %9s", known ? gd__text_duration(time, sizeof time, s->quiet_seconds) : "-");
+    fprintf(out, "  %9s", known ? gd__text_duration(time, sizeof time, s->quiet_seconds) : "-");
 }
 
 static bool has_heartbeats(const struct many *m)
@@ -419,23 +420,23 @@ static void print_journals(const struct many *m)
     const size_t width = widest_host(m);
     const bool beats = has_heartbeats(m);
     char shard[32], done[40], failed[40], left[40], rate[40];
-    printf("\nShards\n  %9s  %-*s  %-12s%s  %12s  %8s  %12s  %10s  %s\n", "shard", (int)width, "machine", "state",
-           beats ? "  heartbeat" : "", "done", "failed", "left", "tasks/s", "journal");
+    fprintf(m->out, "\nShards\n  %9s  %-*s  %-12s%s  %12s  %8s  %12s  %10s  %s\n", "shard", (int)width, "machine",
+            "state", beats ? "  heartbeat" : "", "done", "failed", "left", "tasks/s", "journal");
     for (size_t i = 0; i < m->j->n_readable; i++) {
         const struct cli_journal *journal = &m->j->items[i];
         const struct status_figures *f = &m->figures[i];
-        printf("  %9s  ", cli_journal_shard(journal, shard, sizeof shard));
-        print_padded(f->s.host ? f->s.host : "unknown", width);
-        printf("  ");
-        print_padded(status_state(&f->s), 12);
+        fprintf(m->out, "  %9s  ", cli_journal_shard(journal, shard, sizeof shard));
+        print_padded(m->out, f->s.host ? f->s.host : "unknown", width);
+        fprintf(m->out, "  ");
+        print_padded(m->out, status_state(&f->s), 12);
         if (beats)
-            print_quiet(&f->s);
-        printf("  %12s  %8s  %12s  %10s  ", status_grouped(done, sizeof done, f->s.done),
-               status_grouped(failed, sizeof failed, f->s.failed),
-               count_or_dash(left, sizeof left, f->remaining.has_left, f->remaining.left),
-               show_rate(rate, sizeof rate, f->rate));
-        status_print_text(journal->path, strlen(journal->path), 4000);
-        printf("\n");
+            print_quiet(m->out, &f->s);
+        fprintf(m->out, "  %12s  %8s  %12s  %10s  ", status_grouped(done, sizeof done, f->s.done),
+                status_grouped(failed, sizeof failed, f->s.failed),
+                count_or_dash(left, sizeof left, f->remaining.has_left, f->remaining.left),
+                show_rate(rate, sizeof rate, f->rate));
+        status_print_text(m->out, journal->path, strlen(journal->path), 4000);
+        fprintf(m->out, "\n");
     }
 }
 
@@ -443,22 +444,34 @@ static void print_failures(const struct many *m)
 {
     char number[40];
     for (size_t i = 0; i < m->n_classes && i < STATUS_MOST_CLASSES; i++) {
-        printf("%s  %12s   ", i == 0 ? "\nFailures\n" : "", status_grouped(number, sizeof number, m->classes[i].count));
-        status_print_text(m->classes[i].name, strlen(m->classes[i].name), STATUS_WIDEST_WORD);
-        printf("\n");
+        fprintf(m->out, "%s  %12s   ", i == 0 ? "\nFailures\n" : "",
+                status_grouped(number, sizeof number, m->classes[i].count));
+        status_print_text(m->out, m->classes[i].name, strlen(m->classes[i].name), STATUS_WIDEST_WORD);
+        fprintf(m->out, "\n");
     }
     if (m->n_classes > STATUS_MOST_CLASSES)
-        printf("  %12s   and %zu more classes\n", "", m->n_classes - STATUS_MOST_CLASSES);
+        fprintf(m->out, "  %12s   and %zu more classes\n", "", m->n_classes - STATUS_MOST_CLASSES);
     for (size_t i = 0; i < m->n_slow; i++) {
         const struct slow *s = &m->slowest[i];
-        printf("%s", i == 0 ? "\nSlowest\n" : "");
-        status_print_slow(s->seconds, s->input, s->input_size, s->where, s->failure);
+        fprintf(m->out, "%s", i == 0 ? "\nSlowest\n" : "");
+        status_print_slow(m->out, s->seconds, s->input, s->input_size, s->where, s->failure);
+    }
+}
+
+/* On a screen there is no other place for these. */
+static void print_unreadable(const struct many *m)
+{
+    for (size_t i = m->j->n_readable; i < m->j->n; i++) {
+        status_print_text(m->out, m->j->items[i].error, strlen(m->j->items[i].error), 4000);
+        fprintf(m->out, "%s", i + 1 < m->j->n ? "\n" : "\n\n");
     }
 }
 
 static void print_page(const struct many *m)
 {
     print_states(m);
+    if (m->j->quiet)
+        print_unreadable(m);
     if (m->j->n_readable == 0)
         return;
     print_totals(m);
@@ -561,7 +574,7 @@ static int print_json(const struct many *m)
     put_failures(&b, m);
     const int rc = b.failed ? gd__fail("out of memory") : 0;
     if (rc == 0)
-        fwrite(b.data, 1, b.size, stdout);
+        fwrite(b.data, 1, b.size, m->out);
     gd__buffer_free(&b);
     return rc;
 }
@@ -577,9 +590,9 @@ static void free_many(struct many *m)
     free(m->nodes);
 }
 
-int status_many(const struct status_many_asked *asked, struct cli_journals *j)
+int status_many(const struct status_many_asked *asked, struct cli_journals *j, FILE *out)
 {
-    struct many m = { .j = j };
+    struct many m = { .j = j, .out = out };
     int rc = cli_journals_read(j, look_at, &m);
     if (rc == 0 && m.no_memory)
         rc = gd__fail("out of memory");

@@ -75,7 +75,7 @@ const char *status_moment(char *out, size_t size, double unix_time)
 
 /* Prints a text from a journal. Another user may have written the journal, so the text is printed on one line,
  * shortened, and without characters that a terminal would act on. */
-void status_print_text(const char *text, size_t size, size_t widest)
+void status_print_text(FILE *out, const char *text, size_t size, size_t widest)
 {
     char shown[PATH_MAX + 1];
     const bool cut = size > widest;
@@ -85,10 +85,10 @@ void status_print_text(const char *text, size_t size, size_t widest)
     for (size_t i = 0; i < n; i++)
         shown[i] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i];
     gd__text_plain(shown, n, false);
-    printf("%.*s%s", (int)n, shown, cut ? "..." : "");
+    fprintf(out, "%.*s%s", (int)n, shown, cut ? "..." : "");
 }
 
-void status_print_command(const char *command)
+void status_print_command(FILE *out, const char *command)
 {
     struct gd__buffer b = { 0 };
     if (!command)
@@ -97,28 +97,29 @@ void status_print_command(const char *command)
     if (!b.failed)
         tr_show(b.data, b.size); /* a prompt may contain newlines, and a path any byte */
     if (!b.failed)
-        printf("gpu-dispatch %s%.*s\n", cli_transcribe_is(command) ? "" : "run ... ", (int)b.size,
-               b.data ? b.data : "");
+        fprintf(out, "gpu-dispatch %s%.*s\n", cli_transcribe_is(command) ? "" : "run ... ", (int)b.size,
+                b.data ? b.data : "");
     gd__buffer_free(&b);
 }
 
-void status_print_count(const char *what, uint64_t n, const char *more)
+void status_print_count(FILE *out, const char *what, uint64_t n, const char *more)
 {
     char number[40];
-    printf("  %-8s %12s%s%s\n", what, status_grouped(number, sizeof number, n), *more ? "   " : "", more);
+    fprintf(out, "  %-8s %12s%s%s\n", what, status_grouped(number, sizeof number, n), *more ? "   " : "", more);
 }
 
-void status_print_slow(double seconds, const char *input, size_t input_size, const char *where, const char *failure)
+void status_print_slow(FILE *out, double seconds, const char *input, size_t input_size, const char *where,
+                       const char *failure)
 {
     char time[32];
-    printf("  %12s   ", status_task_time(time, sizeof time, seconds));
-    status_print_text(input, input_size, STATUS_WIDEST_INPUT);
+    fprintf(out, "  %12s   ", status_task_time(time, sizeof time, seconds));
+    status_print_text(out, input, input_size, STATUS_WIDEST_INPUT);
     if (*where)
-        printf("  (%s)", where);
-    printf("%s", failure ? "  " : "");
+        fprintf(out, "  (%s)", where);
+    fprintf(out, "%s", failure ? "  " : "");
     if (failure)
-        status_print_text(failure, strlen(failure), STATUS_WIDEST_WORD);
-    printf("\n");
+        status_print_text(out, failure, strlen(failure), STATUS_WIDEST_WORD);
+    fprintf(out, "\n");
 }
 
 /* --- JSON ----------------------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 #ifndef GD_CLI_COMMANDS_JOURNALS_STATUS_PARTS_H
 #define GD_CLI_COMMANDS_JOURNALS_STATUS_PARTS_H
 
+#include <stdio.h>
+
 #include <gpu_dispatch/journal.h>
 
 #include "base/text/buffer.h"
@@ -30,11 +32,11 @@ const char *status_grouped(char *out, size_t size, uint64_t n); /* "1,234,567" *
 const char *status_task_time(char *out, size_t size, double seconds);
 const char *status_moment(char *out, size_t size, double unix_time);
 
-/* Print to standard output. */
-void status_print_text(const char *text, size_t size, size_t widest);
-void status_print_command(const char *command); /* NULL: prints nothing */
-void status_print_count(const char *what, uint64_t n, const char *more);
-void status_print_slow(double seconds, const char *input, size_t input_size, const char *where, const char *failure);
+void status_print_text(FILE *out, const char *text, size_t size, size_t widest);
+void status_print_command(FILE *out, const char *command); /* NULL: prints nothing */
+void status_print_count(FILE *out, const char *what, uint64_t n, const char *more);
+void status_print_slow(FILE *out, double seconds, const char *input, size_t input_size, const char *where,
+                       const char *failure);
 
 /* Add members of a JSON object, each with a comma before it. */
 void status_put_text(struct gd__buffer *b, const char *name, const char *text);

@@ -169,8 +169,26 @@ TEST(top_finds_the_job_of_a_journal)
     CHECK_CONTAINS(r.out, "cat p");
     CHECK_STR(r.err,
               "gpu-dispatch: no job of this machine is using the journal a.db: gpu-dispatch status a.db shows it\n");
-    CHECK_REFUSED(sh("touch b.db; gpu-dispatch top a.db b.db"),
-                  "gpu-dispatch: top shows one job of this machine: gpu-dispatch status shows several journals");
+    CHECK_REFUSED(sh("touch b.db; gpu-dispatch top --list a.db b.db"),
+                  "gpu-dispatch: --list does not take journals: leave them out");
+    CHECK_REFUSED(sh("gpu-dispatch top a.db 77"),
+                  "gpu-dispatch: top shows only one job, or several journals: leave out \"77\"");
+}
+
+/* Nobody uses the journals, so top ends after the first page. */
+TEST(top_shows_several_journals)
+{
+    make_shards();
+    struct ran r =
+        sh("gpu-dispatch status run.*.db > expected; gpu-dispatch top run.*.db | cmp - expected && "
+           "gpu-dispatch status --json run.*.db > expected; gpu-dispatch top --json run.*.db | cmp - expected");
+    CHECK_STR(r.out, "");
+    CHECK_STR(r.err, "");
+    CHECK_EQ(r.status, 0);
+    r = sh("echo no > bad.db; gpu-dispatch top --once bad.db run.*.db | grep -c 'run..-of-6.db'; "
+           "gpu-dispatch top --once bad.db run.*.db > /dev/null");
+    CHECK_STR(r.out, "3\n");
+    CHECK_EQ(r.status, 255);
 }
 
 /* A run on another machine may have the number of a process of this machine. */
