@@ -81,7 +81,7 @@ int gd__runs_begin(struct gd_dispatcher *d, const struct gd_source *source)
 {
     if (atomic_exchange(&d->busy, true))
         return gd__error(GD_E_BUSY, "this dispatcher is running: it can do one run at a time");
-    struct gd_shard shard;
+    struct gd_shard shard = { .count = 0 };
     int rc = check_state(d);
     if (rc == 0)
         rc = gd__options_shard(&shard, &d->o, source->journal);

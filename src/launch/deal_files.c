@@ -37,8 +37,9 @@ static int deal_by_size(struct gd__file_deal *d, const struct gd_files *files, c
     const size_t n = gd_files_count(files);
     struct gd__deal_item *items = gd__calloc(n + 1, sizeof *items);
     char *path = NULL;
-    int rc = items ? gd__shard_deal_path(&path, journal, d->shard.count)
-                   : gd__error(GD_E_NO_MEMORY, "no memory for a list of %zu files", n);
+    if (!items)
+        return gd__error(GD_E_NO_MEMORY, "no memory for a list of %zu files", n);
+    int rc = gd__shard_deal_path(&path, journal, d->shard.count);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         items[i].key = gd__file_deal_key(d, gd_files_path(files, i));
         items[i].key_size = strlen(items[i].key);

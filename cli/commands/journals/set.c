@@ -144,8 +144,10 @@ int cli_journals_read(struct cli_journals *j,
     int rc = 0;
     forget(j);
     j->items = calloc(j->n_paths + 1, sizeof *j->items);
-    if (!seen || !j->items)
-        rc = gd__fail("out of memory");
+    if (!seen || !j->items) {
+        free(seen);
+        return gd__fail("out of memory");
+    }
     for (size_t i = 0; rc == 0 && i < j->n_paths; i++) {
         if (was_given(seen, &n_seen, j->paths[i])) {
             if (!j->quiet)

@@ -69,7 +69,7 @@ static void make_word(char *text)
         if ((unsigned char)*p <= ' ' || *p == 0x7f)
             *p = '_';
     if (!*text)
-        strcpy(text, "-");
+        memcpy(text, "-", sizeof "-");
 }
 
 static void read_machine(char out[GD__MACHINE_MAX])

@@ -108,7 +108,7 @@ struct part {
 static int read_part(void *user)
 {
     struct part *p = user;
-    int step;
+    int step = SQLITE_DONE;
     sqlite3_bind_int64(p->next, 1, (sqlite3_int64)p->from);
     sqlite3_bind_int64(p->next, 2, READ_ROWS);
     while (p->n < READ_ROWS && (step = sqlite3_step(p->next)) == SQLITE_ROW) {

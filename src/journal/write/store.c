@@ -198,7 +198,7 @@ static int was_taken_over(struct gd_journal *j)
 {
     sqlite3_stmt *s = NULL;
     int rc = gd__db_prepare(j->db, "SELECT pid, CAST(host AS TEXT) FROM run ORDER BY number DESC LIMIT 1", &s);
-    if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW)
+    if (rc == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
         rc = gd__error(GD_E_JOURNAL,
                        "another run took over this journal, %s (process %llu on %s): it could not tell that this run "
                        "was still alive. This run writes nothing more",
