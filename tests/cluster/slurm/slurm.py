@@ -20,7 +20,8 @@ import guard
 
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
 GPUS = 2
-LIMIT_S = 60  # for each wait. A wait that takes as long has failed
+LIMIT_S = 120  # for each wait. A wait that takes as long has failed
+START_S = 60  # for the start of the daemons
 KILL_WAIT_S = 5  # from SIGTERM to SIGKILL
 GRACE_S = 8  # of a preempted job
 POLL_S = 0.05
@@ -157,7 +158,8 @@ class Cluster:
             if self.start():
                 return
             self.stop()
-        raise Late(f"Slurm does not start:\n{self.logs()}")
+        print(self.logs(), flush=True)
+        raise Unavailable("no Slurm: its daemons do not start here, see their logs above")
 
     # --- configuration ---
 
@@ -200,12 +202,13 @@ class Cluster:
             f"{self.at}/munged.out", "munged", "-F", "--force", f"--key-file={self.at}/munge.key",
             f"--socket={self.at}/munge.socket", f"--pid-file={self.at}/munge.pid", f"--log-file={self.at}/munge.log",
             f"--seed-file={self.at}/munge.seed")
-        if not self.until(lambda: os.path.exists(f"{self.at}/munge.socket") or not self.munged.running()):
+        if not self.until(lambda: os.path.exists(f"{self.at}/munge.socket") or not self.munged.running(), START_S):
             return False
         self.control = Daemon(f"{self.at}/slurmctld.out", "slurmctld", "-D", "-c")
         for name in self.names:
             self.start_node(name)
-        return self.until(lambda: not self.all_running() or self.count_idle() == len(self.names)) and self.all_running()
+        begun = self.until(lambda: not self.all_running() or self.count_idle() == len(self.names), START_S)
+        return begun and self.all_running()
 
     def start_node(self, name):
         self.nodes[name] = Daemon(f"{self.at}/{name}.out", "slurmd", "-D", "-N", name)
@@ -242,9 +245,9 @@ class Cluster:
         self.events = []
 
     @staticmethod
-    def until(condition):
+    def until(condition, limit=LIMIT_S):
         """For states that nothing reports: asks again until it is so. Returns False if it takes too long."""
-        end = time.monotonic() + LIMIT_S
+        end = time.monotonic() + limit
         while not condition():
             if time.monotonic() > end:
                 return False
