@@ -144,7 +144,7 @@ configure_asan() {
 # Without the suite "whole", which runs whole programs. The other suites run the same code of this project.
 step_asan() {
     look_for_leaks "${CC:-gcc}" && configure_asan &&
-        tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python \
+        tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python --no-suite cluster \
             --no-suite whole
 }
 

@@ -12,6 +12,11 @@ static const struct job the_job = {
     .n = 400, .burn_us = 1000, .resume = "--resume", .more = { "--lock-wait", "100s" }
 };
 
+/* Takes seconds, so that a case can do something in the middle even if it is paused for a while. */
+static const struct job slow_job = {
+    .n = 400, .burn_us = 20000, .resume = "--resume", .more = { "--lock-wait", "100s" }
+};
+
 /* stale_ms: after this time without a heartbeat, a run is given up. */
 static void begin(const struct job *job, const char *option, const char *value, unsigned stale_ms)
 {
@@ -78,10 +83,10 @@ TEST_WITHIN(120, twins_with_stale_files)
 /* The second one does not wait. */
 static void refuse_second(const char *locks)
 {
-    struct job hasty = the_job;
+    struct job hasty = slow_job;
     hasty.more[1] = "0";
-    begin(&the_job, "--locks", locks, 60000);
-    const pid_t first = jobs_start(&a, &the_job);
+    begin(&slow_job, "--locks", locks, 60000);
+    const pid_t first = jobs_start(&a, &slow_job);
     CHECK(jobs_await_log(&a, first, 10));
     const pid_t second = jobs_start(&b, &hasty);
     CHECK_EQ(jobs_wait(&b, second), 255);
@@ -89,7 +94,7 @@ static void refuse_second(const char *locks)
     CHECK_CONTAINS(jobs_message(&b), " on a");
     expect_success(&a, first);
     CHECK_EQ(jobs_logged(&b), 0);
-    end(&the_job);
+    end(&slow_job);
 }
 
 TEST_WITHIN(120, a_twin_that_does_not_wait_with_shared_locks)
@@ -108,11 +113,11 @@ TEST_WITHIN(120, a_twin_that_does_not_wait_with_local_locks)
 static void kill_in_turn(const char *locks)
 {
     const struct host *runs = &a, *waits = &b;
-    begin(&the_job, "--locks", locks, 500);
-    pid_t running = jobs_start(runs, &the_job), waiting = 0;
+    begin(&slow_job, "--locks", locks, 500);
+    pid_t running = jobs_start(runs, &slow_job), waiting = 0;
     for (int kills = 0; kills < 4; kills++) {
         const bool alive = jobs_await_log(runs, running, jobs_logged(runs) + 50);
-        waiting = jobs_start(waits, &the_job);
+        waiting = jobs_start(waits, &slow_job);
         CHECK(alive);
         kill(running, SIGKILL);
         CHECK_EQ(jobs_wait(runs, running), 128 + SIGKILL);
@@ -120,7 +125,7 @@ static void kill_in_turn(const char *locks)
         running = waiting;
     }
     expect_success(runs, running);
-    end(&the_job);
+    end(&slow_job);
 }
 
 TEST_WITHIN(120, the_one_that_runs_is_killed_with_shared_locks)
@@ -135,16 +140,16 @@ TEST_WITHIN(120, the_one_that_runs_is_killed_with_local_locks)
 
 TEST_WITHIN(120, the_one_that_waits_is_killed)
 {
-    begin(&the_job, "--locks", "local", 60000);
-    const pid_t first = jobs_start(&a, &the_job);
+    begin(&slow_job, "--locks", "local", 60000);
+    const pid_t first = jobs_start(&a, &slow_job);
     CHECK(jobs_await_log(&a, first, 10));
-    const pid_t second = jobs_start(&b, &the_job);
+    const pid_t second = jobs_start(&b, &slow_job);
     CHECK(jobs_await_log(&a, first, 200));
     kill(second, SIGKILL);
     CHECK_EQ(jobs_wait(&b, second), 128 + SIGKILL);
     expect_success(&a, first);
-    CHECK_EQ(jobs_logged(&a), the_job.n);
-    end(&the_job);
+    CHECK_EQ(jobs_logged(&a), slow_job.n);
+    end(&slow_job);
 }
 
 /* --- one is cut off --- */
@@ -152,27 +157,27 @@ TEST_WITHIN(120, the_one_that_waits_is_killed)
 /* The server still has the lock of the machine that is cut off, so the other one gives up. */
 TEST_WITHIN(120, a_machine_that_is_cut_off_keeps_its_shared_lock)
 {
-    struct job hasty = the_job;
+    struct job hasty = slow_job;
     hasty.more[1] = "2s";
-    begin(&the_job, "--locks", "shared", 500);
-    const pid_t first = jobs_start(&a, &the_job);
+    begin(&slow_job, "--locks", "shared", 500);
+    const pid_t first = jobs_start(&a, &slow_job);
     CHECK(jobs_await_log(&a, first, 100));
     mount_tell(&a.mount, "cut");
     const pid_t second = jobs_start(&b, &hasty);
     CHECK_EQ(jobs_wait(&b, second), 255);
     mount_tell(&a.mount, "mend");
     expect_success(&a, first);
-    end(&the_job);
+    end(&slow_job);
 }
 
 /* The machine comes back when the other one has done everything, or is in the middle. */
 static void come_back(const char *option, const char *value, bool in_the_middle)
 {
-    begin(&the_job, option, value, 500);
-    const pid_t first = jobs_start(&a, &the_job);
+    begin(&slow_job, option, value, 500);
+    const pid_t first = jobs_start(&a, &slow_job);
     CHECK(jobs_await_log(&a, first, 100));
     mount_tell(&a.mount, "cut");
-    const pid_t second = jobs_start(&b, &the_job);
+    const pid_t second = jobs_start(&b, &slow_job);
     if (in_the_middle)
         CHECK(jobs_await_log(&b, second, 100));
     else
@@ -183,7 +188,7 @@ static void come_back(const char *option, const char *value, bool in_the_middle)
         FAIL("the run that was given up ended with %d: %s", status, jobs_message(&a));
     if (in_the_middle)
         expect_success(&b, second);
-    end(&the_job);
+    end(&slow_job);
 }
 
 TEST_WITHIN(120, a_machine_comes_back_at_the_end)
