@@ -215,7 +215,7 @@ TEST(a_killed_holder_on_the_same_machine)
 static void one_successor(const char *locks)
 {
     enum { ROUNDS = 4, EACH = 4 };
-    begin("--locks", locks, 300);
+    begin("--locks", locks, 1000);
     for (int round = 0; round < ROUNDS; round++) {
         struct holder first = start(round % 2 ? &a : &b, 0), p[2 * EACH];
         struct pollfd ready[2 * EACH];
