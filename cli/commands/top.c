@@ -67,7 +67,7 @@ static const struct cli_opts options = {
              "  gpu-dispatch top\n"
              "  gpu-dispatch top 4711\n"
              "  gpu-dispatch top --list\n"
-             "  gpu-dispatch top run.*.db\n"
+             "  gpu-dispatch top part.*.db\n"
              "  gpu-dispatch top --once --json 4711 | jq .completed\n",
     .table = table,
     .after = "Keys: q or Ctrl-C quits; in the list, arrows or digits choose and Enter opens.\n"
