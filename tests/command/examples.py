@@ -42,9 +42,9 @@ UNSET = ("BASH_ENV", "CUDA_VISIBLE_DEVICES", "GPU_DISPATCH_HTTP_TOKEN", "GPU_DIS
          "PARALLEL_SHELL", "ROCR_VISIBLE_DEVICES", "WHISPER_MODEL_DIR", "ZE_AFFINITY_MASK")
 MISSING_IS_NOTHING = ("jq", "sqlite3")
 HELP = ("", "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report", "merge", "journal", "stream")
-NEEDS_JOURNALS = ("run", "transcribe", "report", "status", "export", "merge", "journal")
+NEEDS_JOURNALS = ("run", "transcribe", "report", "status", "export", "merge", "journal", "top")
 JOURNAL_IS_THERE = ("gpu-dispatch-status.1", "gpu-dispatch-export.1", "gpu-dispatch-journal.5", "help status", "help export")
-SHARDS_ARE_THERE = tuple(f(name) for name in ("status", "export", "report", "merge")
+SHARDS_ARE_THERE = tuple(f(name) for name in ("status", "export", "report", "merge", "top")
                          for f in ("help {}".format, "gpu-dispatch-{}.1".format))
 HELP_NOT_RUN = ("4711", "run.failed.jsonl")  # need a job with this number, and a run with failed tasks
 
