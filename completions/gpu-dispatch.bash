@@ -147,7 +147,7 @@ _gpu_dispatch_offer() {
     report)
         if [[ $cur == -* ]]; then _gpu_dispatch_words '-o --output -h --help'; else _gpu_dispatch_files -f; fi ;;
     transcribe) _gpu_dispatch_transcribe ;;
-    help) _gpu_dispatch_words 'run transcribe gpus estimate top status export report merge placeholders input output journal stream environment exit' ;;
+    help) _gpu_dispatch_words 'run transcribe gpus estimate top status export report merge placeholders input output journal shards stream environment exit' ;;
     esac
 }
 
