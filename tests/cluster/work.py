@@ -70,7 +70,7 @@ class Work:
         self.wait_begun(lambda begun: len(begun) == running)
         self.let_end(done)
         self.wait_begun(lambda begun: len(begun) == running + done)
-        end = time.monotonic() + LIMIT_S
+        end = time.monotonic() + LIMIT_S  # a journal does not report a new record, so it is read again
         while len(self.records(self.journals())) < done:
             assert time.monotonic() < end, f"{done} tasks have ended, but are not recorded"
             time.sleep(0.05)

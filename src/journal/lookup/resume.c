@@ -75,7 +75,8 @@ static int read_failed(const struct gd__resume *r)
     return gd__db_error(r->db, "read", r->path);
 }
 
-/* Called by SQLite while the file is locked. Returns 0 to give up. */
+/* Called by SQLite while the file is locked. Returns 0 to give up. SQLite cannot wait for a lock, so it tries again after
+ * a pause. */
 static int wait_for_writer(void *user, int tries)
 {
     const struct timespec pause = { 0, BUSY_WAIT_MS * 1000000L };

@@ -81,6 +81,7 @@ uint64_t gd__settled_until(void)
     return gd__now_ns() + WAIT_MS * GD__NS_PER_MS;
 }
 
+/* The writer may be on another machine, which sends no event to this one. So a reader can only look again. */
 static void pause_a_moment(void)
 {
     const struct timespec moment = { .tv_nsec = PAUSE_MS * (long)GD__NS_PER_MS };
