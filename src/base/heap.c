@@ -20,6 +20,20 @@ int gd__heap_init(struct gd__heap *h, size_t capacity)
     return 0;
 }
 
+int gd__heap_grow(struct gd__heap *h, size_t capacity)
+{
+    if (capacity <= h->capacity)
+        return 0;
+    if (capacity >= UINT32_MAX)
+        return gd__error(GD_E_NO_MEMORY, "no memory for %zu timers", capacity);
+    struct gd__timer **items = gd__realloc(h->items, (capacity + 1) * sizeof(*items));
+    if (!items)
+        return gd__error_errno("no memory for %zu timers", capacity);
+    h->items = items;
+    h->capacity = capacity;
+    return 0;
+}
+
 void gd__heap_destroy(struct gd__heap *h)
 {
     gd__free(h->items);

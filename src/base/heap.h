@@ -1,5 +1,5 @@
 /* A binary min-heap of timers. Each timer is embedded in the struct that it belongs to. Room for all timers is
- * allocated once, so nothing is allocated per timer. */
+ * allocated before, so nothing is allocated per timer. */
 #ifndef GD_BASE_HEAP_H
 #define GD_BASE_HEAP_H
 
@@ -20,6 +20,7 @@ struct gd__heap {
 };
 
 int gd__heap_init(struct gd__heap *h, size_t capacity); /* 0 or GD_E_NO_MEMORY */
+int gd__heap_grow(struct gd__heap *h, size_t capacity); /* more room; 0 or GD_E_NO_MEMORY */
 void gd__heap_destroy(struct gd__heap *h);
 void gd__heap_arm(struct gd__heap *h, struct gd__timer *t, uint64_t at_ns); /* arms or moves */
 void gd__heap_disarm(struct gd__heap *h, struct gd__timer *t);              /* no-op if not armed */

@@ -508,4 +508,25 @@ TEST(numbers_are_written)
     }
 }
 
+TEST(members_are_gone_through_in_order)
+{
+    static const char text[] = " { \"a\" : 1 , \"b\":{\"c\":[2,{}]},\"\":\"}\" } ", none[] = "{ }";
+    static const char *const expected[] = { "\"a\"", "\"b\"", "\"\"" };
+    static const char *const values[] = { "1", "{\"c\":[2,{}]}", "\"}\"" };
+    struct gd__json top, name, value;
+    size_t at = 0;
+    CHECK_EQ(gd__json_scan(text, sizeof text - 1, &top), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(gd__json_next_member(&top, &at, &name, &value));
+        CHECK_EQ(name.size, strlen(expected[i]));
+        CHECK_MEM(name.at, expected[i], name.size);
+        CHECK_EQ(value.size, strlen(values[i]));
+        CHECK_MEM(value.at, values[i], value.size);
+    }
+    CHECK(!gd__json_next_member(&top, &at, &name, &value));
+    at = 0;
+    CHECK_EQ(gd__json_scan(none, sizeof none - 1, &top), 0);
+    CHECK(!gd__json_next_member(&top, &at, &name, &value));
+}
+
 TEST_MAIN()

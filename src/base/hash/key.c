@@ -8,3 +8,8 @@ void gd__key_hash(const void *key, size_t size, unsigned char out[GD__HASH_SIZE]
 {
     gd__siphash128(hash_key, key, size, out);
 }
+
+void gd__key_hash_begin(struct gd__siphash *s)
+{
+    gd__siphash_begin(s, hash_key);
+}

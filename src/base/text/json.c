@@ -392,6 +392,27 @@ static void decode_into(struct gd__buffer *b, const struct gd__json *string)
         b->size += gd__json_decode(string, to);
 }
 
+bool gd__json_next_member(const struct gd__json *object, size_t *at, struct gd__json *name, struct gd__json *value)
+{
+    /* The object is valid, so only space, a comma and a colon are between its names and values. */
+    struct scan s = { .text = (const unsigned char *)object->at, .size = object->size, .at = *at ? *at : 1 };
+    skip_space(&s);
+    if (skip(&s, ','))
+        skip_space(&s);
+    const size_t name_at = s.at;
+    if (peek(&s) != '"' || !scan_string(&s))
+        return false;
+    *name = span(&s, name_at, GD__JSON_STRING);
+    skip_space(&s);
+    skip(&s, ':');
+    skip_space(&s);
+    const size_t value_at = s.at;
+    const enum gd__json_kind kind = scan_value(&s);
+    *value = span(&s, value_at, kind);
+    *at = s.at;
+    return true;
+}
+
 bool gd__json_read_string(struct gd__buffer *b, const char *text, size_t size)
 {
     struct gd__json top;

@@ -48,6 +48,10 @@ size_t gd__json_decode(const struct gd__json *string, char *to);
 /* Reads a scanned number. Returns true if it is written as an integer from 0 to UINT64_MAX. */
 bool gd__json_uint(const struct gd__json *number, uint64_t *out);
 
+/* Goes through the members of a scanned object, in their order. *at is 0 before the first call. Returns false if there are
+ * no more. */
+bool gd__json_next_member(const struct gd__json *object, size_t *at, struct gd__json *name, struct gd__json *value);
+
 /* The number of members of a scanned object. */
 size_t gd__json_count(const struct gd__json *object);
 

@@ -108,6 +108,24 @@ TEST(random_arming_keeps_the_order)
     gd__heap_destroy(&heap);
 }
 
+TEST(a_heap_grows_and_keeps_its_timers)
+{
+    enum { MANY = 100 };
+    struct gd__heap h = { 0 };
+    struct gd__timer many[MANY] = { 0 };
+    for (unsigned i = 0; i < MANY; i++) {
+        CHECK_EQ(gd__heap_grow(&h, i + 1), 0);
+        gd__heap_arm(&h, &many[i], MANY - i);
+    }
+    CHECK_EQ(gd__heap_grow(&h, 1), 0); /* less room than there is */
+    for (unsigned i = MANY; i-- > 0;) {
+        CHECK(gd__heap_first(&h) == &many[i]);
+        gd__heap_disarm(&h, &many[i]);
+    }
+    CHECK(gd__heap_grow(&h, SIZE_MAX) < 0);
+    gd__heap_destroy(&h);
+}
+
 TEST(impossible_size_is_an_error)
 {
     CHECK_EQ(gd__heap_init(&heap, SIZE_MAX / 4), GD_E_NO_MEMORY);

@@ -38,6 +38,25 @@ TEST(the_hash_is_siphash)
     }
 }
 
+TEST(pieces_have_the_hash_of_the_whole)
+{
+    unsigned char input[64], whole[16], out[16];
+    for (unsigned i = 0; i < 64; i++)
+        input[i] = (unsigned char)(i * 7);
+    for (size_t size = 0; size <= sizeof input; size++)
+        for (size_t first = 0; first <= size; first++)
+            for (size_t piece = 1; piece < 18; piece++) {
+                struct gd__siphash s;
+                gd__key_hash(input, size, whole);
+                gd__key_hash_begin(&s);
+                gd__siphash_add(&s, input, first);
+                for (size_t at = first; at < size; at += piece)
+                    gd__siphash_add(&s, input + at, piece < size - at ? piece : size - at);
+                gd__siphash_end(&s, out);
+                CHECK_MEM(out, whole, 16);
+            }
+}
+
 /* Journals have stored these values: a change would make every journal lose its tasks, and would deal the tasks of a run
  * with shards differently. */
 TEST(the_hash_of_a_key_never_changes)
