@@ -62,12 +62,12 @@ static int check_secrets(const char *text)
     if (strchr(text, '@'))
         return gd__error(GD_E_INVALID, "the address of a queue must not contain a user, a password or a token, because "
                                        "other users can see it in the list of processes. Write it without the part "
-                                       "before '@', and use --creds FILE or --nkey FILE, or set NATS_CREDS or "
-                                       "NATS_NKEY");
+                                       "before '@', and set NATS_USER and NATS_PASSWORD, or NATS_TOKEN, or use "
+                                       "--creds FILE or --nkey FILE");
     if (strpbrk(text, "?#"))
         return gd__error(GD_E_INVALID, "the address of a queue ends with its name: write nats://host/NAME without '?' "
-                                       "and '#'. For credentials use --creds FILE or --nkey FILE, or set NATS_CREDS "
-                                       "or NATS_NKEY");
+                                       "and '#'. For credentials set NATS_USER and NATS_PASSWORD, or NATS_TOKEN, or "
+                                       "use --creds FILE or --nkey FILE");
     return 0;
 }
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/text/utf8.h"
 
-enum { COUNT_AT = 8, SIZE_AT = 12 }; /* bytes before these fields */
+enum { FLAGS_AT = 6, COUNT_AT = 8, SIZE_AT = 12, SUSPECT = 1 }; /* bytes before these fields */
 static const char magic[] = "GDQ";
 
 /* --- bytes --- */
@@ -120,7 +120,7 @@ static struct gd__queue_data get_data(struct gd__queue_reader *r)
     case GD__QUEUE_NOTHING:
         return d;
     case GD__QUEUE_INLINE:
-        d.bytes = get_bytes(r, GD__QUEUE_INLINE_MOST, "a payload or an output is larger than 64 KiB");
+        d.bytes = get_bytes(r, GD__QUEUE_INLINE_MOST, "a payload or an output is larger than any message");
         return d;
     case GD__QUEUE_FILE:
         d.file = get_text(r, GD__QUEUE_FILE_MOST, "the name of a file is too long");
@@ -140,6 +140,7 @@ static void put_key(struct gd__buffer *b, const struct gd__queue_key *key)
 {
     gd__buffer_add(b, key->hash, GD__HASH_SIZE);
     put(b, key->repeat, 4);
+    put(b, key->again, 4);
 }
 
 static struct gd__queue_key get_key(struct gd__queue_reader *r)
@@ -147,6 +148,7 @@ static struct gd__queue_key get_key(struct gd__queue_reader *r)
     struct gd__queue_key key = { .tasks = 1 };
     get_copy(r, key.hash, GD__HASH_SIZE);
     key.repeat = (uint32_t)get(r, 4);
+    key.again = (uint32_t)get(r, 4);
     return key;
 }
 
@@ -271,7 +273,7 @@ static int read_header(struct gd__queue_reader *r, enum gd__queue_kind kind, con
     const unsigned char *name = take(r, sizeof magic - 1);
     if (!name || memcmp(name, magic, sizeof magic - 1) != 0)
         return damaged(kind, "it does not begin as one");
-    const uint64_t found = get(r, 1), version = get(r, 2), zero = get(r, 2);
+    const uint64_t found = get(r, 1), version = get(r, 2), flags = get(r, 2);
     if (!r->wrong && version > GD__QUEUE_MESSAGE_VERSION)
         return gd__error(GD_E_VERSION,
                          "the queue has a %s of version %u, made by a newer gpu_dispatch. This one reads version %d: "
@@ -280,8 +282,10 @@ static int read_header(struct gd__queue_reader *r, enum gd__queue_kind kind, con
     r->items = (uint32_t)get(r, 4);
     if (get(r, 4) != size)
         refuse(r, "it is longer or shorter than it says");
-    if (found != kind || version == 0 || zero != 0 || r->items == 0 || r->items > GD__QUEUE_BUNDLE_MOST)
+    if (found != kind || version == 0 || flags > (kind == GD__QUEUE_TASK ? SUSPECT : 0) || r->items == 0 ||
+        r->items > GD__QUEUE_BUNDLE_MOST)
         refuse(r, "its header is invalid");
+    r->suspect = flags == SUSPECT;
     if (kind == GD__QUEUE_RECORD) {
         get_copy(r, r->nonce, GD__QUEUE_NONCE_SIZE);
         r->host = get_text(r, GD__QUEUE_HOST_TEXT_MOST, "the name of the host is too long");
@@ -350,7 +354,7 @@ bool gd__queue_records_next(struct gd__queue_reader *r, struct gd__queue_record 
 
 /* --- writing --- */
 
-/* The number of items and the size are set at the end. */
+/* The flags, the number of items and the size are set at the end. */
 static void begin(struct gd__queue_writer *w, enum gd__queue_kind kind, size_t most)
 {
     *w = (struct gd__queue_writer){ .kind = kind, .most = most };
@@ -359,7 +363,7 @@ static void begin(struct gd__queue_writer *w, enum gd__queue_kind kind, size_t m
     gd__buffer_add(&w->message, magic, sizeof magic - 1);
     put(&w->message, kind, 1);
     put(&w->message, GD__QUEUE_MESSAGE_VERSION, 2);
-    put(&w->message, 0, 2);
+    put(&w->message, 0, 2); /* FLAGS_AT */
     put(&w->message, 0, 4); /* COUNT_AT */
     put(&w->message, 0, 4); /* SIZE_AT */
 }
@@ -422,11 +426,20 @@ int gd__queue_message_end(struct gd__queue_writer *w, struct gd__queue_key *key)
         return gd__error(GD_E_NO_MEMORY, "no memory for a %s", kind_name(w->kind));
     if (w->count == 0)
         return gd__error(GD_E_INVALID, "a %s needs at least one task", kind_name(w->kind));
+    b->data[FLAGS_AT] = w->suspect ? SUSPECT : 0;
     for (size_t i = 0; i < 4; i++) {
         b->data[COUNT_AT + i] = (char)(unsigned char)(w->count >> (8 * i));
         b->data[SIZE_AT + i] = (char)(unsigned char)(b->size >> (8 * i));
     }
     return open_message(&r, w->kind, b->data, b->size, key);
+}
+
+uint32_t gd__queue_bundle_most(uint64_t max_payload, uint32_t record_bytes)
+{
+    const uint64_t besides = GD__QUEUE_HEADERS_MOST + GD__QUEUE_NONCE_SIZE + GD__QUEUE_HOST_TEXT_MOST + 32;
+    const uint64_t most = max_payload < GD__QUEUE_MESSAGE_MOST ? max_payload : GD__QUEUE_MESSAGE_MOST;
+    const uint64_t tasks = most > besides ? (most - besides) / record_bytes : 0;
+    return tasks < 1 ? 1 : tasks < GD__QUEUE_BUNDLE_MOST ? (uint32_t)tasks : GD__QUEUE_BUNDLE_MOST;
 }
 
 void gd__queue_writer_free(struct gd__queue_writer *w)

@@ -4,11 +4,13 @@
  * task of a bundle on every node; here the parts of a message are used where they are, and nothing is allocated. Numbers
  * are little-endian. A text or a piece of data is its size, in 4 bytes, and its bytes.
  *
- *   message   "GDQ", kind (1: 't' or 'r'), version (2), zero (2), number of items (4), size of the message (4)
+ *   message   "GDQ", kind (1: 't' or 'r'), version (2), flags (2), number of items (4), size of the message (4)
+ *             flags are 0, or 1 in a task message that is a suspect: its tasks were in a bundle that killed a node, or one
+ *             of them has killed a worker
  *             in a record message: nonce (16), host (text)
  *             the items
- *   task      hash (16), repeat (4), time limit in ms (4), number (8), weight (8), version (text), payload (data)
- *   record    hash (16), repeat (4), attempts (4), number (8), start in us (8), duration in us (8), exit code (4),
+ *   task      hash (16), repeat (4), again (4), time limit in ms (4), number (8), weight (8), version (text), payload (data)
+ *   record    hash (16), repeat (4), again (4), attempts (4), number (8), start in us (8), duration in us (8), exit code (4),
  *             signal (4), state (1), gpu (text), failure (text), error (text), end of stderr (text), output (data)
  *   data      form (1), then: nothing | size (4), bytes | name (text), size of the file (8), hash of the file (16)
  *
@@ -34,7 +36,9 @@ enum {
     GD__QUEUE_NONCE_SIZE = 16,
     GD__QUEUE_MESSAGE_MOST = 64 << 20, /* bytes: the largest max_payload of a server */
     /* The most bytes of each part: */
-    GD__QUEUE_INLINE_MOST = 64 << 10, /* larger payloads and outputs are files */
+    GD__QUEUE_INLINE_MOST =
+        GD__QUEUE_MESSAGE_MOST,      /* a payload or an output in a message; the server may accept less */
+    GD__QUEUE_FILES_FROM = 64 << 10, /* if there is a spill directory, larger payloads and outputs are files */
     GD__QUEUE_FILE_MOST = 255,
     GD__QUEUE_VERSION_MOST = 4096,
     GD__QUEUE_HOST_TEXT_MOST = 255,
@@ -42,6 +46,9 @@ enum {
     GD__QUEUE_FAILURE_MOST = 255,
     GD__QUEUE_ERROR_MOST = 4096,
     GD__QUEUE_STDERR_MOST = 16 << 10,
+    /* The room that a node needs in a record message for each task, in any case: an end whose output is left out. */
+    GD__QUEUE_RECORD_LEAST = 256,
+    GD__QUEUE_HEADERS_MOST = 512, /* bytes of a message that the server counts, besides its contents */
 };
 #define GD__QUEUE_NUMBER_MOST (UINT64_C(1) << 53) /* of all 64-bit numbers, as in journals */
 
@@ -102,6 +109,7 @@ struct gd__queue_writer {
     size_t most;
     enum gd__queue_kind kind;
     uint32_t count;
+    bool suspect; /* of a task message: may be set before gd__queue_message_end() */
 };
 
 /* Begin a message of at most `most` bytes: what the server accepts. The nonce identifies the node and the attempt. */
@@ -120,6 +128,10 @@ int gd__queue_records_add(struct gd__queue_writer *w, const struct gd__queue_rec
 int gd__queue_message_end(struct gd__queue_writer *w, struct gd__queue_key *key);
 void gd__queue_writer_free(struct gd__queue_writer *w);
 
+/* How many tasks a task message may have, so that the message with their records fits too, if each record has so many
+ * bytes: GD__QUEUE_RECORD_LEAST or more. At least 1. max_payload: of the server. */
+uint32_t gd__queue_bundle_most(uint64_t max_payload, uint32_t record_bytes);
+
 /* --- reading --- */
 
 /* What has been read points into the message, which must stay. */
@@ -128,6 +140,7 @@ struct gd__queue_reader {
     size_t left;
     uint32_t items; /* left to read */
     const char *wrong;
+    bool suspect;                              /* of a task message */
     unsigned char nonce[GD__QUEUE_NONCE_SIZE]; /* of a record message */
     struct gd__queue_text host;
 };

@@ -11,14 +11,16 @@
 
 #define BUNDLE "bundle-" /* 'u' is not a hexadecimal digit, so no task's key begins like this */
 
+#define MARKER "marker."
+
 enum {
     SHOWN = 160, /* bytes of a name that a message shows */
     HEX_SIZE = 2 * GD__HASH_SIZE,
     WORD = 4,
-    LONGEST_KEY = sizeof BUNDLE "-4294967295" - 1 + HEX_SIZE,
+    LONGEST_KEY = sizeof "-4294967295_4294967295" - 1 + HEX_SIZE,
 };
 _Static_assert((int)LONGEST_KEY < (int)GD__QUEUE_KEY_ROOM, "a key fits");
-_Static_assert(sizeof "gd..t.-2147483648." + GD__QUEUE_NAME_MOST + LONGEST_KEY <= GD__QUEUE_SUBJECT_ROOM,
+_Static_assert(sizeof "gd..t.-2147483648..4294967295" + GD__QUEUE_NAME_MOST + LONGEST_KEY <= GD__QUEUE_SUBJECT_ROOM,
                "a subject fits");
 
 static const char digits[] = "0123456789abcdef";
@@ -50,14 +52,15 @@ void gd__queue_bundle_begin(struct gd__queue_key *b, uint32_t n)
 
 void gd__queue_bundle_add(struct gd__queue_key *b, const struct gd__queue_key *task)
 {
-    unsigned char link[2 * GD__HASH_SIZE + WORD];
+    unsigned char link[2 * GD__HASH_SIZE + 2 * WORD];
     if (b->tasks == 1) {
         *b = *task;
         return;
     }
     memcpy(link, b->hash, GD__HASH_SIZE);
     memcpy(link + GD__HASH_SIZE, task->hash, GD__HASH_SIZE);
-    put_word(link + sizeof link - WORD, task->repeat);
+    put_word(link + sizeof link - 2 * WORD, task->repeat);
+    put_word(link + sizeof link - WORD, task->again);
     gd__key_hash(link, sizeof link, b->hash);
 }
 
@@ -77,7 +80,8 @@ int gd__queue_bundle_key(struct gd__queue_key *out, const struct gd__queue_key *
 
 bool gd__queue_key_same(const struct gd__queue_key *a, const struct gd__queue_key *b)
 {
-    return memcmp(a->hash, b->hash, GD__HASH_SIZE) == 0 && a->repeat == b->repeat && a->tasks == b->tasks;
+    return memcmp(a->hash, b->hash, GD__HASH_SIZE) == 0 && a->repeat == b->repeat && a->again == b->again &&
+           a->tasks == b->tasks;
 }
 
 char *gd__queue_key_text(char out[GD__QUEUE_KEY_ROOM], const struct gd__queue_key *key)
@@ -92,7 +96,9 @@ char *gd__queue_key_text(char out[GD__QUEUE_KEY_ROOM], const struct gd__queue_ke
     }
     *p = '\0';
     if (number > 0)
-        (void)snprintf(p, GD__QUEUE_KEY_ROOM - (size_t)(p - out), "-%" PRIu32, number);
+        p += snprintf(p, GD__QUEUE_KEY_ROOM - (size_t)(p - out), "-%" PRIu32, number);
+    if (key->again > 0)
+        (void)snprintf(p, GD__QUEUE_KEY_ROOM - (size_t)(p - out), "_%" PRIu32, key->again);
     return out;
 }
 
@@ -102,10 +108,14 @@ char *gd__queue_subject_text(char out[GD__QUEUE_SUBJECT_ROOM], const char *name,
 {
     char key[GD__QUEUE_KEY_ROOM];
     gd__queue_key_text(key, &s->key);
-    if (s->kind == GD__QUEUE_TASK)
+    if (s->kind == GD__QUEUE_TASK && s->resend > 0)
+        (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.t.%d.%s.%" PRIu32, name, s->priority, key, s->resend);
+    else if (s->kind == GD__QUEUE_TASK)
         (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.t.%d.%s", name, s->priority, key);
+    else if (s->kind == GD__QUEUE_STATE)
+        (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.s." MARKER "%s", name, key);
     else
-        (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.%c.%s", name, s->kind, key);
+        (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.r.%s", name, key);
     return out;
 }
 
@@ -129,7 +139,19 @@ char *gd__queue_stream_filter(char out[GD__QUEUE_SUBJECT_ROOM], const char *name
 
 char *gd__queue_priority_filter(char out[GD__QUEUE_SUBJECT_ROOM], const char *name, int priority)
 {
-    (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.t.%d.*", name, priority);
+    (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.t.%d.>", name, priority);
+    return out;
+}
+
+char *gd__queue_resend_filter(char out[GD__QUEUE_SUBJECT_ROOM], const char *name)
+{
+    (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.t.*.*.*", name);
+    return out;
+}
+
+char *gd__queue_state_text(char out[GD__QUEUE_SUBJECT_ROOM], const char *name, const char *state)
+{
+    (void)snprintf(out, GD__QUEUE_SUBJECT_ROOM, "gd.%s.s.%s", name, state);
     return out;
 }
 
@@ -149,28 +171,40 @@ static bool read_hash(const char **at, unsigned char hash[GD__HASH_SIZE])
     return true;
 }
 
-/* Reads a number from 1, which must be the rest of the text. */
-static bool read_number(const char *text, uint32_t most, uint32_t *out)
+/* Reads a number from 1 and moves *at past it. */
+static bool read_number(const char **at, uint32_t most, uint32_t *out)
 {
     uint64_t n = 0;
-    if (text[0] == '0')
+    const char *p = *at;
+    if (*p == '0')
         return false;
-    for (; *text >= '0' && *text <= '9' && n <= most; text++)
-        n = n * 10 + (uint64_t)(*text - '0');
+    for (; *p >= '0' && *p <= '9' && n <= most; p++)
+        n = n * 10 + (uint64_t)(*p - '0');
+    *at = p;
     *out = (uint32_t)n;
-    return *text == '\0' && n > 0 && n <= most;
+    return n > 0 && n <= most;
 }
 
-static bool read_key(struct gd__queue_key *out, const char *text)
+/* Reads a number after the character `before`, if that comes next. */
+static bool read_optional(const char **at, char before, uint32_t *out)
 {
-    const bool bundle = strncmp(text, BUNDLE, sizeof BUNDLE - 1) == 0;
+    if (**at != before)
+        return true;
+    ++*at;
+    return read_number(at, UINT32_MAX, out);
+}
+
+/* Reads a key and moves *at past it. */
+static bool read_key(struct gd__queue_key *out, const char **at)
+{
+    const bool bundle = strncmp(*at, BUNDLE, sizeof BUNDLE - 1) == 0;
     *out = (struct gd__queue_key){ .tasks = 1 };
-    text += bundle ? sizeof BUNDLE - 1 : 0;
-    if (!read_hash(&text, out->hash))
+    *at += bundle ? sizeof BUNDLE - 1 : 0;
+    if (!read_hash(at, out->hash))
         return false;
-    if (bundle)
-        return *text == '-' && read_number(text + 1, GD__QUEUE_BUNDLE_MOST, &out->tasks) && out->tasks > 1;
-    return *text == '\0' || (*text == '-' && read_number(text + 1, UINT32_MAX, &out->repeat));
+    if (!bundle)
+        return read_optional(at, '-', &out->repeat) && read_optional(at, '_', &out->again);
+    return *(*at)++ == '-' && read_number(at, GD__QUEUE_BUNDLE_MOST, &out->tasks) && out->tasks > 1;
 }
 
 /* Reads a priority and moves *at past it and the dot that follows. */
@@ -196,17 +230,27 @@ static bool read_subject(struct gd__queue_subject *out, const char *name, const 
     if (strncmp(text, begin, sizeof begin - 1) != 0 || strncmp(text + sizeof begin - 1, name, size) != 0)
         return false;
     text += sizeof begin - 1 + size;
-    if (text[0] != '.' || text[1] == '\0' || !strchr("tra", text[1]) || text[2] != '.')
+    if (text[0] != '.' || text[1] == '\0' || !strchr("trs", text[1]) || text[2] != '.')
         return false;
     out->kind = (enum gd__queue_kind)text[1];
     text += 3;
-    return (out->kind != GD__QUEUE_TASK || read_priority(&text, &out->priority)) && read_key(&out->key, text);
+    if (out->kind == GD__QUEUE_TASK && !read_priority(&text, &out->priority))
+        return false;
+    if (out->kind == GD__QUEUE_STATE) {
+        if (strncmp(text, MARKER, sizeof MARKER - 1) != 0)
+            return false;
+        text += sizeof MARKER - 1;
+    }
+    if (!read_key(&out->key, &text) || (out->kind == GD__QUEUE_TASK && !read_optional(&text, '.', &out->resend)))
+        return false;
+    return *text == '\0';
 }
 
 int gd__queue_key_parse(struct gd__queue_key *out, const char *text)
 {
     char shown[SHOWN];
-    if (read_key(out, text))
+    const char *end = text;
+    if (read_key(out, &end) && *end == '\0')
         return 0;
     (void)gd__text_line(shown, sizeof shown, text, strlen(text));
     return gd__error(GD_E_CORRUPT, "\"%s\" is not the key of a task in a queue of gpu_dispatch", shown);

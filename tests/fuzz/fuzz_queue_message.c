@@ -50,6 +50,7 @@ static void try_tasks(const uint8_t *message, size_t size)
         return;
     MUST(r.items > 0 && r.items <= size);
     gd__queue_tasks_begin(&w, size);
+    w.suspect = r.suspect;
     while (gd__queue_tasks_next(&r, &t)) {
         (void)(touched(t.version) + touched(t.payload.bytes) + touched(t.payload.file));
         MUST(gd__queue_tasks_add(&w, &t) == 0);

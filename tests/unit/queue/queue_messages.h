@@ -8,7 +8,7 @@
 #include "queue/message.h"
 #include "support/test.h"
 
-enum { POOL_SIZE = GD__QUEUE_INLINE_MOST + 1 };
+enum { POOL_SIZE = GD__QUEUE_FILES_FROM + 1 };
 
 struct random {
     uint64_t state;
@@ -55,7 +55,7 @@ TEST_UNUSED static struct gd__queue_data random_data(struct random *r, bool noth
 {
     struct gd__queue_data d = { .form = nothing ? next_random(r) % 3 : 1 + next_random(r) % 2 };
     if (d.form == GD__QUEUE_INLINE)
-        d.bytes = random_text(r, next_random(r) % 16 ? 1000 : GD__QUEUE_INLINE_MOST);
+        d.bytes = random_text(r, next_random(r) % 16 ? 1000 : GD__QUEUE_FILES_FROM);
     if (d.form == GD__QUEUE_FILE) {
         d.file = (struct gd__queue_text){ "output-12.bin", 1 + next_random(r) % 13 };
         d.file_size = random_number(r);

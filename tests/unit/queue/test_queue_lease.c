@@ -8,23 +8,29 @@
 #include "queue/lease.h"
 #include "support/test.h"
 
-enum { TASKS = 5, NODES = 3, WIRE = 64, TROUBLE = 400, STEPS = 20000, SEEDS = 3000 };
+enum { TASKS = 5, NODES = 3, WIRE = 64, RESTS = 16, NONCES = 4096, TROUBLE = 400, STEPS = 20000, SEEDS = 3000 };
+
+enum what { READ_RECORD, PUBLISH_RECORD, READ_MARKER, WRITE_MARKER, TAKE_BACK_MARKER, MOVE_TASKS };
 
 /* A request on its way to the server, or its answer on its way back. */
 struct request {
     bool used, answered;
     unsigned node, task, id; /* id: only the answer to the last request of a lease counts */
     unsigned nonce;
-    bool publish; /* otherwise it reads the record */
+    enum what what;
+    unsigned condition, based; /* markers: the sequence that must be there; MOVE_TASKS: the record */
+    unsigned found, sequence;  /* READ_MARKER, READ_RECORD: what the server had; of a marker also its sequence */
     enum gd__lease_event answer;
 };
 
 struct lease {
-    bool held;
+    bool held, suspect;
     enum gd__lease_state state;
-    unsigned id;    /* of the last request */
-    unsigned nonce; /* of this attempt */
-    bool waiting;   /* for the answer to that request */
+    unsigned id;     /* of the last request */
+    unsigned nonce;  /* of this attempt; if it is odd, its record says that some tasks have moved */
+    bool waiting;    /* for the answer to that request */
+    unsigned marker; /* the sequence of the last one that was read or written; 0: none */
+    unsigned based;  /* the record whose tasks have moved */
 };
 
 struct world {
@@ -33,11 +39,14 @@ struct world {
     unsigned next_nonce, next_id;
     struct lease leases[NODES][TASKS];
     struct request wire[WIRE];
-    /* the server: 0 is no record */
+    /* the server: 0 is none. A record, a marker and the rest of a record are the nonce of their attempt */
     unsigned record[TASKS], stored[TASKS]; /* stored: what is on its disk */
+    unsigned marker[TASKS], marker_sequence[TASKS], next_sequence;
+    unsigned rests[TASKS][RESTS], n_rests[TASKS]; /* the records whose moved tasks have been published */
     bool acked[TASKS];
     /* for the checks */
-    unsigned won[TASKS], won_nonce[TASKS], runs;
+    unsigned won[TASKS], won_nonce[TASKS], runs, marked_runs, taken_back, moves;
+    bool was_marker[NONCES];
 };
 
 static unsigned below(struct world *w, unsigned n)
@@ -49,7 +58,7 @@ static unsigned below(struct world *w, unsigned n)
 }
 
 /* If there is no room, the request is lost. */
-static void send_request(struct world *w, unsigned node, unsigned task, bool publish)
+static void send_request(struct world *w, unsigned node, unsigned task, enum what what)
 {
     struct lease *l = &w->leases[node][task];
     l->id = ++w->next_id;
@@ -57,38 +66,116 @@ static void send_request(struct world *w, unsigned node, unsigned task, bool pub
     const unsigned copies = !w->trouble ? 1 : below(w, 3); /* lost, once, or repeated */
     for (unsigned i = 0, left = copies; i < WIRE && left > 0; i++) {
         if (!w->wire[i].used) {
-            w->wire[i] = (struct request){ true, false, node, task, l->id, l->nonce, publish, GD__LEASE_NO_ANSWER };
+            w->wire[i] = (struct request){ .used = true,
+                                           .node = node,
+                                           .task = task,
+                                           .id = l->id,
+                                           .nonce = l->nonce,
+                                           .what = what,
+                                           .condition = l->marker,
+                                           .based = l->based };
             left--;
         }
     }
 }
 
+static void acknowledge(struct world *w, unsigned task)
+{
+    w->acked[task] = w->acked[task] || !w->trouble || below(w, 2);
+}
+
+static bool has_rest(const struct world *w, unsigned task, unsigned record)
+{
+    for (unsigned i = 0; i < w->n_rests[task]; i++) {
+        if (w->rests[task][i] == record)
+            return true;
+    }
+    return false;
+}
+
+/* The message may be acknowledged only if what has moved is on the server. */
+static void check_moved(const struct world *w, unsigned task)
+{
+    if (!w->forgets && w->record[task] % 2 == 1 && !has_rest(w, task, w->record[task]))
+        FAIL("task message %u was acknowledged, and its rest was not published", task);
+}
+
+static void start(struct world *w, const struct lease *l)
+{
+    w->runs++;
+    w->marked_runs += l->state == GD__LEASE_MARKED;
+    if (l->suspect && !(l->state == GD__LEASE_MARKED && w->was_marker[l->nonce]))
+        FAIL("a suspect was started without a marker");
+}
+
+static void win(struct world *w, unsigned task, unsigned nonce)
+{
+    w->won[task]++;
+    w->won_nonce[task] = nonce;
+}
+
+static void lose(const struct world *w, unsigned task, unsigned nonce)
+{
+    if (!w->forgets && (w->record[task] == 0 || w->record[task] == nonce))
+        FAIL("a node was told that another record of task %u counts, and none does", task);
+}
+
 static void step(struct world *w, unsigned node, unsigned task, enum gd__lease_event event)
 {
     struct lease *l = &w->leases[node][task];
-    switch (gd__lease_step(&l->state, event)) {
+    const bool was_unmarking = l->state == GD__LEASE_UNMARKING;
+    const enum gd__lease_action action = gd__lease_step(&l->state, event);
+    switch (action) {
     case GD__LEASE_LOOK:
     case GD__LEASE_READ:
-        send_request(w, node, task, false);
+        send_request(w, node, task, READ_RECORD);
         break;
     case GD__LEASE_PUBLISH:
-        send_request(w, node, task, true);
+        send_request(w, node, task, PUBLISH_RECORD);
+        break;
+    case GD__LEASE_READ_MARKER:
+        send_request(w, node, task, READ_MARKER);
+        break;
+    case GD__LEASE_MARK:
+        send_request(w, node, task, WRITE_MARKER);
+        break;
+    case GD__LEASE_UNMARK:
+        send_request(w, node, task, TAKE_BACK_MARKER);
         break;
     case GD__LEASE_START:
-        w->runs++;
+        start(w, l);
+        break;
+    case GD__LEASE_MOVE_WON:
+        win(w, task, l->nonce);
+        send_request(w, node, task, MOVE_TASKS);
+        break;
+    case GD__LEASE_MOVE_LOST:
+        lose(w, task, l->nonce);
+        send_request(w, node, task, MOVE_TASKS);
+        break;
+    case GD__LEASE_MOVE:
+        send_request(w, node, task, MOVE_TASKS);
         break;
     case GD__LEASE_ACK_WON:
-        w->won[task]++;
-        w->won_nonce[task] = l->nonce;
-        w->acked[task] = w->acked[task] || !w->trouble || below(w, 2);
+        win(w, task, l->nonce);
+        check_moved(w, task);
+        acknowledge(w, task);
         break;
     case GD__LEASE_ACK_LOST:
-        if (!w->forgets && (w->record[task] == 0 || w->record[task] == l->nonce))
-            FAIL("a node was told that another record of task %u counts, and none does", task);
-        w->acked[task] = w->acked[task] || !w->trouble || below(w, 2);
+        lose(w, task, l->nonce);
+        check_moved(w, task);
+        acknowledge(w, task);
+        break;
+    case GD__LEASE_ACK:
+        check_moved(w, task);
+        acknowledge(w, task);
+        break;
+    case GD__LEASE_NAK:
+        if (was_unmarking && w->marker[task] == l->nonce)
+            FAIL("task message %u was given back with the marker of this attempt", task);
+        w->taken_back += was_unmarking;
         break;
     case GD__LEASE_NOTHING:
-    case GD__LEASE_NAK:
     case GD__LEASE_LEAVE:
         break;
     }
@@ -96,16 +183,78 @@ static void step(struct world *w, unsigned node, unsigned task, enum gd__lease_e
         l->held = false;
 }
 
+static enum gd__lease_event found_event(const struct request *q)
+{
+    const bool part = q->found % 2 == 1;
+    if (q->found == 0)
+        return GD__LEASE_NO_RECORD;
+    if (q->found == q->nonce)
+        return part ? GD__LEASE_OURS_PART : GD__LEASE_OURS;
+    return part ? GD__LEASE_ANOTHERS_PART : GD__LEASE_ANOTHERS;
+}
+
+static void serve_marker(struct world *w, struct request *q)
+{
+    unsigned *sequence = &w->marker_sequence[q->task];
+    if (q->what != READ_MARKER) {
+        const bool ok = *sequence == q->condition;
+        q->answer = ok ? GD__LEASE_MARKER_OK : GD__LEASE_MARKER_LOST;
+        if (ok) {
+            *sequence = ++w->next_sequence;
+            w->marker[q->task] = q->what == WRITE_MARKER ? q->nonce : 0;
+            w->was_marker[w->marker[q->task]] = true;
+        }
+    }
+    q->found = w->marker[q->task];
+    q->sequence = *sequence;
+}
+
 static void serve(struct world *w, struct request *q)
 {
     unsigned *record = &w->record[q->task];
-    if (q->publish) {
-        q->answer = *record ? GD__LEASE_REFUSED : GD__LEASE_ACCEPTED;
-        *record = *record ? *record : q->nonce;
-    } else {
-        q->answer = *record == 0 ? GD__LEASE_NO_RECORD : *record == q->nonce ? GD__LEASE_OURS : GD__LEASE_ANOTHERS;
-    }
     q->answered = true;
+    switch (q->what) {
+    case READ_RECORD:
+        q->found = *record;
+        q->answer = found_event(q);
+        break;
+    case PUBLISH_RECORD:
+        q->answer = *record ? GD__LEASE_REFUSED : q->nonce % 2 ? GD__LEASE_ACCEPTED_PART : GD__LEASE_ACCEPTED;
+        *record = *record ? *record : q->nonce;
+        break;
+    case MOVE_TASKS:
+        if (!has_rest(w, q->task, q->based) && w->n_rests[q->task] < RESTS)
+            w->rests[q->task][w->n_rests[q->task]++] = q->based;
+        w->moves++;
+        q->answer = GD__LEASE_MOVED;
+        break;
+    case READ_MARKER:
+    case WRITE_MARKER:
+    case TAKE_BACK_MARKER:
+        serve_marker(w, q);
+        break;
+    }
+}
+
+/* What an answer means depends on the state of the lease, as in a node. */
+static enum gd__lease_event event_of(struct world *w, struct lease *l, const struct request *q)
+{
+    if (q->what == READ_RECORD && l->state == GD__LEASE_CONFIRMING && q->found == l->based && q->found != 0)
+        return GD__LEASE_SAME;
+    if (q->what == READ_RECORD && l->state == GD__LEASE_LOOKING && q->found == 0 && l->suspect)
+        return GD__LEASE_SUSPECT;
+    if (q->what == READ_RECORD)
+        l->based = q->found;
+    if (q->what == PUBLISH_RECORD)
+        l->based = l->nonce;
+    if (q->what == READ_MARKER) {
+        const bool ours = q->found == l->nonce;
+        l->marker = q->sequence;
+        return ours ? GD__LEASE_MARKER_OK : q->found != 0 && below(w, 8) == 0 ? GD__LEASE_CONVICTED : GD__LEASE_TURN;
+    }
+    if (q->answer == GD__LEASE_MARKER_OK)
+        l->marker = q->sequence;
+    return q->answer;
 }
 
 /* A request reaches the server, or an answer its node. */
@@ -122,16 +271,16 @@ static void move(struct world *w, struct request *q)
     if (!l->held || !l->waiting || l->id != q->id || (w->trouble && below(w, 3) == 0))
         return;
     l->waiting = false;
-    step(w, q->node, q->task, q->answer);
+    step(w, q->node, q->task, event_of(w, l, q));
 }
 
 /* The server delivers a task that it holds for not acknowledged: to any node, even if another one works on it. */
 static void deliver(struct world *w, unsigned node, unsigned task)
 {
     struct lease *l = &w->leases[node][task];
-    if (w->acked[task] || l->held)
+    if (w->acked[task] || l->held || w->next_nonce + 1 == NONCES)
         return;
-    *l = (struct lease){ .held = true, .nonce = ++w->next_nonce };
+    *l = (struct lease){ .held = true, .nonce = ++w->next_nonce, .suspect = below(w, 2) };
     step(w, node, task, GD__LEASE_BEGIN);
 }
 
@@ -175,8 +324,11 @@ static void one_step(struct world *w)
         deliver(w, node, task);
         break;
     case 1:
-        if (l->held && l->state == GD__LEASE_RUNNING)
-            step(w, node, task, GD__LEASE_RAN);
+        if (l->held && (l->state == GD__LEASE_RUNNING || l->state == GD__LEASE_MARKED))
+            step(w, node, task,
+                 below(w, 4) != 0   ? GD__LEASE_RAN
+                 : below(w, 2) == 0 ? GD__LEASE_NOT_RUN
+                                    : GD__LEASE_CHARGED);
         break;
     case 2:
         if (l->held && l->waiting && below(w, 4) == 0) /* the answer may still be on its way */
@@ -206,8 +358,11 @@ static bool all_done(const struct world *w)
     return true;
 }
 
-/* Returns how many tasks have been run. */
-static unsigned run_seed(uint64_t seed, bool forgets)
+struct counts {
+    unsigned runs, marked_runs, taken_back, moves;
+};
+
+static void run_seed(uint64_t seed, bool forgets, struct counts *counts)
 {
     struct world w = { .random = seed * 2 + 1, .trouble = true, .forgets = forgets };
     unsigned records[TASKS] = { 0 }, steps = 0;
@@ -226,21 +381,29 @@ static unsigned run_seed(uint64_t seed, bool forgets)
     }
     if (!all_done(&w))
         FAIL("seed %u: not done after %u steps", (unsigned)seed, steps);
-    return w.runs;
+    counts->runs += w.runs;
+    counts->marked_runs += w.marked_runs;
+    counts->taken_back += w.taken_back;
+    counts->moves += w.moves;
 }
 
 TEST(one_record_for_each_task)
 {
-    unsigned runs = 0;
+    struct counts counts = { 0 };
     for (uint64_t seed = 0; seed < SEEDS * (test_soak() ? 100 : 1); seed++)
-        runs += run_seed(seed, false);
-    CHECK_GT(runs, SEEDS * TASKS); /* otherwise nothing was run twice, and nothing was tested */
+        run_seed(seed, false, &counts);
+    /* Otherwise nothing was run twice, no suspect was run or given back, and nothing was tested. */
+    CHECK_GT(counts.runs, SEEDS * TASKS);
+    CHECK_GT(counts.marked_runs, SEEDS);
+    CHECK_GT(counts.taken_back, SEEDS / 10);
+    CHECK_GT(counts.moves, SEEDS);
 }
 
 TEST(a_server_that_loses_records)
 {
+    struct counts counts = { 0 };
     for (uint64_t seed = 0; seed < SEEDS * (test_soak() ? 100 : 1); seed++)
-        (void)run_seed(seed, true);
+        run_seed(seed, true, &counts);
 }
 
 TEST(late_events_change_nothing)
@@ -275,6 +438,51 @@ TEST(drain)
     s = GD__LEASE_PUBLISHING;
     CHECK_EQ(gd__lease_step(&s, GD__LEASE_DRAIN), GD__LEASE_NOTHING);
     CHECK_EQ(gd__lease_step(&s, GD__LEASE_GIVE_UP), GD__LEASE_LEAVE);
+}
+
+/* The marker of a suspect is taken back before the message goes back, unless it has run. */
+TEST(suspects)
+{
+    enum gd__lease_state s = GD__LEASE_LOOKING;
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_SUSPECT), GD__LEASE_READ_MARKER);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_TURN), GD__LEASE_MARK);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_DRAIN), GD__LEASE_NOTHING); /* the answer is needed */
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_MARKER_OK), GD__LEASE_START);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_NOT_RUN), GD__LEASE_UNMARK);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_NO_ANSWER), GD__LEASE_UNMARK);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_MARKER_LOST), GD__LEASE_LEAVE); /* another node has it */
+    s = GD__LEASE_SUSPECTED;
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_CONVICTED), GD__LEASE_PUBLISH);
+    s = GD__LEASE_SUSPECTED;
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_DRAIN), GD__LEASE_NAK);
+    s = GD__LEASE_MARKED;
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_RAN), GD__LEASE_PUBLISH);
+}
+
+/* Workers have died of the task: a marker that counts them is written before the message goes back. */
+TEST(deaths_of_workers_are_counted_before_a_message_goes_back)
+{
+    static const enum gd__lease_state runs[] = { GD__LEASE_RUNNING, GD__LEASE_MARKED };
+    for (size_t i = 0; i < 2; i++) {
+        enum gd__lease_state s = runs[i];
+        CHECK_EQ(gd__lease_step(&s, GD__LEASE_CHARGED), GD__LEASE_UNMARK);
+        CHECK_EQ(gd__lease_step(&s, GD__LEASE_MARKER_OK), GD__LEASE_NAK);
+    }
+}
+
+/* What has moved is published before the message is acknowledged, and then the record must still be the same. */
+TEST(a_part)
+{
+    enum gd__lease_state s = GD__LEASE_PUBLISHING;
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_ACCEPTED_PART), GD__LEASE_MOVE_WON);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_NO_ANSWER), GD__LEASE_MOVE);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_MOVED), GD__LEASE_READ);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_ANOTHERS_PART), GD__LEASE_MOVE);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_MOVED), GD__LEASE_READ);
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_SAME), GD__LEASE_ACK);
+    s = GD__LEASE_CONFIRMING;
+    CHECK_EQ(gd__lease_step(&s, GD__LEASE_NO_RECORD), GD__LEASE_NAK);
+    CHECK_EQ(s, GD__LEASE_ENDED);
 }
 
 TEST_MAIN()

