@@ -23,6 +23,8 @@
 #include "shm/copy.h"
 
 struct gd__journal_task;
+struct gd_queue_node;
+struct gd_queue_options;
 struct gd_worker_view;
 
 /* --- a run --- */
@@ -60,6 +62,10 @@ struct gd__hooks {
     /* Called on the run's thread after the callbacks of all tasks. The journal is ended when this returns, so all
      * records that were put off must be settled by then. */
     void (*before_end)(void *user);
+
+    /* In a run with a queue: a line for the user, about the connection, a repair, a damaged message. Called on any
+     * thread. */
+    void (*queue_note)(void *user, const char *line);
 };
 
 /* Sets the hooks, which are copied. Call it before the run. */
@@ -74,6 +80,32 @@ void gd__dispatcher_hold(struct gd_dispatcher *d, bool on);
  * may call it. */
 void gd__dispatcher_end_for(struct gd_dispatcher *d, const char *reason);
 
+/* In a run with a queue: the address of the run's web page, without a token, for people who look at the queue. Copied.
+ * Call it before the run. */
+void gd__dispatcher_queue_page(struct gd_dispatcher *d, const char *address);
+
+/* What a node knows about its queue. */
+struct gd__queue_summary {
+    bool connected;          /* to the server */
+    uint64_t tasks, records; /* messages in the queue; 0: not known */
+    uint64_t unpublished;    /* record messages of this node that the server has not confirmed */
+};
+
+/* During a run with a queue: sets *out, and calls fn with each node of the queue, this one included, until fn returns
+ * something else than 0. The nodes are read from the server every few seconds, but only while somebody asks for them.
+ * Returns 1; 0 if the nodes are not known, because the run has not begun or has ended, or because nobody has asked for them
+ * lately; a negative code of fn, or GD_E_NO_MEMORY. Any thread may call it. */
+int gd__dispatcher_queue_nodes(struct gd_dispatcher *d, struct gd__queue_summary *out,
+                               int (*fn)(void *user, const struct gd_queue_node *node), void *user);
+
+/* If other users can read a file with a secret that the options or the environment name, writes a warning for the user;
+ * otherwise "". Errors are left to the functions that connect. */
+void gd__queue_secrets_warning(const struct gd_queue_options *o, char *out, size_t room);
+
+/* After a run with a queue: how many tasks this node has recorded as failures without running them, and so without a
+ * callback. Their former nodes have died of them, or their inputs could not be read. */
+uint64_t gd__dispatcher_queue_failed(const struct gd_dispatcher *d);
+
 /* Finds the data of a report in shared memory. Sets *fd to the descriptor of the worker's result memory and *offset to
  * the offset in it. Returns false if the data is not there (it is in a record, or was copied because it had to wait for
  * its turn). Call it only in a callback. */
@@ -86,13 +118,25 @@ void gd__report_refuse(const struct gd_report *report, enum gd_failure failure, 
 
 /* Puts off the task's record. It is not written when the callback returns, but when gd__record_settle() is called with
  * the value that this function returns. Until then the task is not done: if the run is killed, the next run runs the
- * task again. Returns NULL if there is no journal. Call it only in a callback. */
+ * task again. Returns NULL if there is no journal and no queue. Call it only in a callback. */
 struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d);
 
+/* What the record of a task in a queue has that the report does not. Everything is copied. */
+struct gd__record_note {
+    const void *output; /* instead of the report's data, which is used if this note is NULL */
+    size_t output_size;
+    const char *failure; /* the class of the failure; NULL: gd_failure_name() */
+    const char *stderr_end;
+    size_t stderr_size;
+    int exit_code, signal;
+    bool not_done; /* the output could not be written: write no record, another node runs the task */
+};
+
 /* Writes a record that was put off. The report is the caller's copy. May be called on any thread, but not on two at the
- * same time, until before_end() returns. To add a note, call gd_journal_add_note() first, on the same thread. A run
- * that puts off one record must put off all of them. */
-void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report);
+ * same time, until before_end() returns. note: in a run with a queue; NULL: none. To add a note to a journal, call
+ * gd_journal_add_note() first, on the same thread. A run that puts off one record must put off all of them. */
+void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report,
+                       const struct gd__record_note *note);
 
 /* Drops a record that was put off, instead of gd__record_settle(). The task gets no record, and is run again when the
  * run is resumed. */

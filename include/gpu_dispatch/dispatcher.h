@@ -46,6 +46,7 @@ extern "C" {
 
 struct gd_dispatcher;
 struct gd_journal;
+struct gd_queue_options;
 
 /* --- the source --------------------------------------------------------- */
 
@@ -222,13 +223,13 @@ struct gd_options {
                                  a shard: how many the whole list has */
     unsigned task_timeout_ms; /* time limit for each attempt; 0: no limit */
     unsigned cancel_grace_ms; /* default 1000: time between cancelling a task and killing its worker */
-    unsigned retries;         /* how many times a task is retried after an error (or a timeout, with retry_timeouts) */
-    unsigned retry_delay_ms;  /* default 100: delay before the first retry; doubles with each retry, up to a minute */
-    unsigned crash_limit;     /* default 3: a task that has killed its worker this many times fails */
-    unsigned start_gap_ms;    /* minimum time between the starts of two tasks; if set, workers get one task at a time */
-    unsigned window;          /* how many tasks a worker is given ahead; 0: chosen from the duration of the tasks */
-    bool ordered;             /* report tasks in the order of the source */
-    bool retry_timeouts;      /* true: retry a task after a timeout, as after an error; false: a timeout is final */
+    unsigned retries; /* how often a task is retried after an error (with retry_timeouts, also a timeout); 2: 3 tries */
+    unsigned retry_delay_ms; /* default 100: delay before the first retry; doubles with each retry, up to a minute */
+    unsigned crash_limit;    /* default 3: a task that has killed its worker this many times fails */
+    unsigned start_gap_ms;   /* minimum time between the starts of two tasks; if set, workers get one task at a time */
+    unsigned window;         /* how many tasks a worker is given ahead; 0: chosen from the duration of the tasks */
+    bool ordered;            /* report tasks in the order of the source */
+    bool retry_timeouts;     /* true: retry a task after a timeout, as after an error; false: a timeout is final */
     enum gd_placement placement;
     gd_place_fn *place; /* for GD_PLACE_CUSTOM */
 
@@ -352,6 +353,16 @@ struct gd_options {
      * opened with a shard, this must be the same one, or not set: then the journal's is used. count = 0 (default): all
      * tasks. */
     struct gd_shard shard;
+
+    /* Take the tasks from a queue (queue.h), instead of a source: this process is a node of the queue. source must be
+     * NULL, and there can be no journal, no shard and no keep_workers. The options are copied. Each task that ends gets a
+     * record in the queue, after its callback: success, error, timeout, crash or out_of_memory, with the data of the
+     * report as its output. Tasks that are cancelled, or have no worker or device on this node, get no record, and other
+     * nodes run them. The run ends when the queue is done, see gd_queue_options.idle_exit_ms. A shutdown gives back what
+     * has not begun, and waits until the server has the records of the rest. NULL (default): no queue. */
+    const struct gd_queue_options *queue;
+    /* A short form for gd_queue_options with only this url; NULL: none. */
+    const char *queue_url;
 };
 
 #define GD_OPTIONS_INIT                                                                                     \

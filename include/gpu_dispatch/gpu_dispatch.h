@@ -12,6 +12,7 @@
 #include <gpu_dispatch/journal.h>
 #include <gpu_dispatch/launch.h>
 #include <gpu_dispatch/observe.h>
+#include <gpu_dispatch/queue.h>
 #include <gpu_dispatch/shard.h>
 #include <gpu_dispatch/worker.h>
 

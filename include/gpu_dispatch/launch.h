@@ -155,7 +155,8 @@ struct gd_gpu_figures {
     double media_seconds; /* playing time of its inputs (audio, video): the sum given to gd_balancer_add() */
     double mean_seconds;  /* per task */
     double busy_percent;  /* how busy its workers were on average, in percent of the time since the first task began */
-    double rtf;           /* real-time factor: busy_seconds / media_seconds; 0: not known */
+    /* Real-time factor: the time in which at least one of its tasks was in flight, divided by media_seconds; 0: not known */
+    double rtf;
 };
 
 struct gd_balance {

@@ -377,7 +377,7 @@ uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_t
     t->id = s->next_id++;
     memcpy(t->payload, task->payload, sizeof t->payload);
     t->attempt = t->errors = 0;
-    t->crashes = 0;
+    t->crashes = (uint16_t)(task->crashes < s->config.crash_limit ? task->crashes : s->config.crash_limit - 1);
     t->worker = -1;
     t->priority = (signed char)task->priority;
     t->has_extras = task->tag != 0 || task->timeout_ns != 0;

@@ -369,6 +369,7 @@ struct gd__new_task {
     uint64_t weight, tag;
     uint64_t timeout_ns; /* 0: the time limit of the run */
     int priority;        /* GD__PRIORITY_MIN .. GD__PRIORITY_MAX */
+    unsigned crashes;    /* deaths that it was charged with elsewhere; it gets one attempt in any case */
 };
 uint64_t gd__sched_add(struct gd__sched *s, uint64_t now, const struct gd__new_task *task);
 void gd__sched_source_end(struct gd__sched *s, uint64_t now);

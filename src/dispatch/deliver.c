@@ -107,9 +107,13 @@ struct gd__journal_task *gd__record_put_off(struct gd_dispatcher *d)
     return t;
 }
 
-void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report)
+void gd__record_settle(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *report,
+                       const struct gd__record_note *note)
 {
-    gd__journal_put(d->o.journal, t, report);
+    if (d->queue)
+        gd__queue_put(d, t, report, note);
+    else
+        gd__journal_put(d->o.journal, t, report);
 }
 
 void gd__record_drop(struct gd__journal_task *t)
@@ -122,7 +126,7 @@ static void keep_record(struct gd_dispatcher *d, const struct gd_report *r)
 {
     struct gd__journal_task *t = gd__record_put_off(d);
     if (t)
-        gd__journal_put(d->o.journal, t, r);
+        gd__record_settle(d, t, r, NULL);
 }
 
 static void notify_listener(const struct gd_dispatcher *d, const struct gd_report *r)
@@ -139,6 +143,8 @@ static void call_failed(struct gd_dispatcher *d, struct gd_report *r, const stru
     char *message = has_message ? copy_message(d, o) : NULL;
     if (!message)
         default_message(d, t, o, text);
+    if (d->record_due)
+        d->record_due->crashes = t->crashes;
     r->error = message ? message : text;
     r->data = o->data_size > 0 ? o->bytes : NULL;
     r->size = o->data_size;
@@ -175,6 +181,8 @@ void gd__deliver(void *ctx, const struct gd__task *t, const struct gd__outcome *
         .timeout_ms = (unsigned)limit_ms(d, t),
     };
     d->record_due = gd__tagged_record(t->has_extras ? t->tag : 0);
+    if (d->sched.stopping) /* before the first task goes back, or this node would get it again */
+        gd__queue_stop(d);
     if (o->failure == GD_FAILURE_NONE) {
         r.data = o->bytes;
         r.size = o->size;

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/sized.h"
 #include "dispatch/internal.h"
+#include "dispatch/source/queue_source.h"
 #include "proc/signals.h"
 #include "worker/host.h"
 
@@ -164,6 +165,7 @@ int gd_dispatcher_open(struct gd_dispatcher **out, const struct gd_options *o)
         return gd__error(GD_E_NO_MEMORY, "no memory for a dispatcher");
     pthread_mutex_init(&d->stats_lock, NULL);
     pthread_mutex_init(&d->child_lock, NULL);
+    pthread_mutex_init(&d->queue_lock, NULL);
     pthread_mutex_init(&d->control.lock, NULL);
     static atomic_uint opened;
     d->number = atomic_fetch_add(&opened, 1);
@@ -216,6 +218,7 @@ void gd_dispatcher_close(struct gd_dispatcher **dp)
     gd__options_free(d);
     pthread_mutex_destroy(&d->stats_lock);
     pthread_mutex_destroy(&d->child_lock);
+    pthread_mutex_destroy(&d->queue_lock);
     pthread_mutex_destroy(&d->control.lock);
     gd__free(d);
 }
@@ -244,7 +247,7 @@ void gd__dispatcher_hold(struct gd_dispatcher *d, bool on)
 
 static int prepare_feeder(struct gd_dispatcher *d)
 {
-    const struct gd__feeder_spec spec = {
+    struct gd__feeder_spec spec = {
         .source = d->o.source,
         .source_cancel = d->o.source_cancel,
         .on_skip = d->o.on_skip,
@@ -259,6 +262,8 @@ static int prepare_feeder(struct gd_dispatcher *d)
         .shard = d->shard,
         .wake_fd = d->wake_fd,
     };
+    if (d->queue)
+        gd__queue_source(&spec, d->queue);
     if (!d->feeder)
         return gd__feeder_open(&d->feeder, &spec);
     gd__feeder_reopen(d->feeder, &spec);
@@ -291,7 +296,7 @@ static int conclude(struct gd_dispatcher *d)
         return d->signalled ? gd__error(GD_E_INTERRUPTED, "interrupted by a signal")
                             : gd__error(GD_E_SHUTDOWN, "the run was shut down before its end");
     default:
-        return source < 0 ? gd__error(GD_E_SOURCE, "the source failed: %s", message) : 0;
+        return source == 0 ? 0 : gd__error(GD_E_SOURCE, "%s%s", d->queue ? "" : "the source failed: ", message);
     }
 }
 
@@ -337,6 +342,8 @@ static int run_all(struct gd_dispatcher *d)
     int rc = gd__options_check_placement(&d->o); /* the total may have changed since the dispatcher was opened */
     d->sched.config.total_tasks = d->o.total_tasks;
     if (rc == 0)
+        rc = gd__queue_begin(d);
+    if (rc == 0)
         rc = prepare_feeder(d);
     if (rc == 0)
         rc = gd__monitor_open(d);
@@ -362,7 +369,7 @@ static int run_all(struct gd_dispatcher *d)
         gd__publish_awake(d, 0);
         if (d->hooks.before_end)
             d->hooks.before_end(d->hooks.user);
-        rc = conclude(d);
+        rc = gd__queue_finish(d, conclude(d));
     }
     if (begun)
         rc = end_journal(d, rc);
@@ -378,6 +385,7 @@ static int run_source(struct gd_dispatcher *d, const struct gd_source *source)
         return rc;
     rc = run_all(d);
     gd__runs_rest(d);
+    gd__queue_end(d);
     if (d->o.on_exit)
         d->o.on_exit(d->o.user);
     gd__runs_end(d);
@@ -388,7 +396,7 @@ int gd_dispatcher_run(struct gd_dispatcher *d)
 {
     if (!d)
         return gd__error(GD_E_INVALID, "gd_dispatcher_run: the dispatcher is NULL");
-    if (!d->own.source)
+    if (!d->own.source && !d->copy.queue)
         return gd__error(GD_E_INVALID,
                          "no source is set: set gd_options.source, or call gd_dispatcher_run_source() instead");
     return run_source(d, &d->own);
@@ -404,6 +412,9 @@ int gd_dispatcher_run_source(struct gd_dispatcher *d, const struct gd_source *so
         return rc;
     if (!copy.source)
         return gd__error(GD_E_INVALID, "no source is set: set gd_source.source");
+    if (d->copy.queue)
+        return gd__error(GD_E_INVALID,
+                         "this dispatcher takes its tasks from a queue: call gd_dispatcher_run() instead");
     return run_source(d, &copy);
 }
 

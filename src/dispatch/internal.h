@@ -121,6 +121,7 @@ struct gd__run_copy { /* copies of what the options point to */
     char **worker_argv;
     char **env;
     void *setup_args;
+    struct gd_queue_options *queue; /* NULL: no queue */
 };
 
 struct gd_dispatcher {
@@ -168,10 +169,16 @@ struct gd_dispatcher {
     /* The journal's context of the task whose callback is running. NULL: there is no such task, or its record was put
      * off. */
     struct gd__journal_task *record_due;
-    _Atomic bool hold_wanted; /* gd__dispatcher_hold() */
-    bool held;                /* the loop has applied hold_wanted */
-    _Atomic int request;      /* enum gd__request */
-    _Atomic(char *) ends_for; /* gd__dispatcher_end_for(): owned; NULL: not set */
+    struct gd__queue_run *queue; /* this run takes its tasks from a queue; NULL: from a source */
+    pthread_mutex_t queue_lock;  /* held to change `queue`, and by other threads that read it without a task */
+    bool queue_stopped;          /* it pulls nothing more */
+    bool queue_has_work;         /* the work (gd_dispatcher_set_work()) is that of the whole queue */
+    uint64_t queue_failed;       /* gd__dispatcher_queue_failed() */
+    char queue_page[512];        /* the address of this run's page; "": none */
+    _Atomic bool hold_wanted;    /* gd__dispatcher_hold() */
+    bool held;                   /* the loop has applied hold_wanted */
+    _Atomic int request;         /* enum gd__request */
+    _Atomic(char *) ends_for;    /* gd__dispatcher_end_for(): owned; NULL: not set */
     struct gd__control_queue control;
     struct gd__control_socket *control_socket; /* NULL: none */
 
@@ -210,6 +217,12 @@ struct gd_dispatcher {
 };
 
 #define PUBLISH_EVERY_NS GD__NS_PER_MS
+
+/* Whether each task of the run has a context for its record, in a journal or a queue. */
+static inline bool gd__keeps_records(const struct gd_dispatcher *d)
+{
+    return d->o.journal || d->queue;
+}
 
 /* A task's number for users and workers: its position in the source, counted with the tasks that are skipped or belong to
  * other shards. The tag of a task is its context for the journal. In a run without a journal it is 0, or its number if
@@ -328,6 +341,18 @@ void gd__deliver_setup_failed(void *ctx, unsigned w, const char *message);
 void gd__deliver_cleanup_failed(const struct gd_dispatcher *d, unsigned w, const char *message);
 void gd__deliver_device_out(void *ctx, unsigned w, const char *message);
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *message, bool given_up);
+
+/* queue_node.c: a run that takes its tasks from a queue */
+int gd__queue_begin(struct gd_dispatcher *d);            /* does nothing if there is no queue */
+void gd__queue_worker_is_ready(struct gd_dispatcher *d); /* it has said how many tasks it takes at once */
+void gd__queue_stop(struct gd_dispatcher *d); /* the run ends early: pull nothing more. May be called twice */
+/* Call it after the callbacks of all tasks. rc: the result of the run, whose error message is set. Gives back the tasks
+ * that have no record, and waits until the server has the others. Returns the result of the run. */
+int gd__queue_finish(struct gd_dispatcher *d, int rc);
+void gd__queue_end(struct gd_dispatcher *d); /* leaves the queue; may be called twice */
+/* Records the end of a task, or gives it back, and frees its context. note may be NULL. */
+void gd__queue_put(struct gd_dispatcher *d, struct gd__journal_task *t, const struct gd_report *r,
+                   const struct gd__record_note *note);
 
 /* runs.c */
 void gd__runs_open(struct gd_dispatcher *d); /* call it after the options were copied */

@@ -57,9 +57,11 @@ static void size_chunks(struct gd_dispatcher *d)
 
 static void add_task(struct gd_dispatcher *d, const struct gd__intake_entry *e)
 {
-    const uint64_t record = d->o.journal ? e->word : 0;
+    const uint64_t record = gd__keeps_records(d) ? e->word : 0;
     const struct gd__journal_task *t = gd__tagged_record(record);
-    struct gd__new_task task = { .payload = e->payload, .weight = t ? t->weight : e->word, .tag = record };
+    struct gd__new_task task = {
+        .payload = e->payload, .weight = t ? t->weight : e->word, .tag = record, .crashes = t ? t->crashes : 0
+    };
     uint64_t payload[4];
     if (e->payload[0] & GD__INTAKE_HAS_TERMS) {
         const struct gd__intake_terms terms = gd__feeder_terms(d->feeder, e);
@@ -130,6 +132,7 @@ static void check_source(struct gd_dispatcher *d)
     if (d->source_over)
         return;
     if (d->sched.stopping) {
+        gd__queue_stop(d);
         gd__feeder_stop(d->feeder);
         if (d->feeder_deadline == GD__NEVER)
             d->feeder_deadline = d->now + source_grace(d);

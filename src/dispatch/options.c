@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "dispatch/internal.h"
+#include "queue/run/queue_run.h"
 #include "shard/spec.h"
 #include "worker/host.h"
 
@@ -39,7 +40,7 @@ static int read_options(struct gd_options *out, const struct gd_options *o)
 
 static int check_tasks(const struct gd_options *o)
 {
-    if (!o->source && !o->keep_workers)
+    if (!o->source && !o->keep_workers && !o->queue && !o->queue_url)
         return gd__error(GD_E_INVALID, "no source is set: set gd_options.source");
     if (!o->on_success)
         return gd__error(GD_E_INVALID, "no on_success is set: set gd_options.on_success");
@@ -64,6 +65,41 @@ static int check_tasks(const struct gd_options *o)
     if ((unsigned)o->orphans > GD_ORPHANS_REAP)
         return gd__error(GD_E_INVALID, "orphans is %d, which is not a value of enum gd_orphans", (int)o->orphans);
     return 0;
+}
+
+/* A queue is the source and the journal of its nodes, and divides the tasks among them. */
+static int check_queue(const struct gd_options *o)
+{
+    if (!o->queue && !o->queue_url)
+        return 0;
+    if (o->queue && o->queue_url)
+        return gd__error(GD_E_INVALID, "both queue and queue_url are set: set only one");
+    if (o->source)
+        return gd__error(GD_E_INVALID, "both a source and a queue are set: push the tasks of the source to the queue "
+                                       "(gd_queue_push_add()), and set no source");
+    if (o->journal)
+        return gd__error(GD_E_INVALID,
+                         "both a journal and a queue are set: the queue has the records. Set "
+                         "gd_queue_options.spool to choose where they are kept until the server has them");
+    if (o->shard.count > 0)
+        return gd__error(GD_E_INVALID, "both a shard and a queue are set: the queue divides the tasks among its nodes. "
+                                       "Run every node without a shard");
+    if (o->keep_workers)
+        return gd__error(GD_E_INVALID, "both keep_workers and a queue are set: a node does only one run");
+    if (o->ordered)
+        return gd__error(GD_E_INVALID, "both ordered and a queue are set: tasks of a queue end in any order");
+    return 0;
+}
+
+/* Copies the options of the queue, and checks them. */
+static int copy_queue(struct gd_dispatcher *d, const struct gd_options *o)
+{
+    const struct gd_queue_options plain = GD_QUEUE_OPTIONS_INIT;
+    struct gd_queue_options by_url = plain;
+    if (!o->queue && !o->queue_url)
+        return 0;
+    by_url.url = o->queue_url;
+    return gd__queue_options_copy(&d->copy.queue, o->queue ? o->queue : &by_url);
 }
 
 int gd__options_check_placement(const struct gd_options *o)
@@ -161,7 +197,7 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
 {
     int rc = read_options(&d->o, o);
     const bool total_comes_later = d->o.keep_workers && d->o.placement == GD_PLACE_CHUNKS;
-    if (rc < 0 || (rc = check_tasks(&d->o)) < 0 ||
+    if (rc < 0 || (rc = check_tasks(&d->o)) < 0 || (rc = check_queue(&d->o)) < 0 || (rc = copy_queue(d, &d->o)) < 0 ||
         (rc = total_comes_later ? 0 : gd__options_check_placement(&d->o)) < 0 ||
         (rc = gd__options_shard(&d->shard, &d->o, d->o.journal)) < 0 || (rc = check_worker_code(&d->o)) < 0 ||
         (rc = gd__devices_resolve(d)) < 0)
@@ -172,6 +208,8 @@ int gd__options_copy(struct gd_dispatcher *d, const struct gd_options *o)
     d->o.plugin = d->copy.plugin;
     d->o.worker_argv = d->copy.worker_argv;
     d->o.env = NULL;
+    d->o.queue = d->copy.queue;
+    d->o.queue_url = NULL;
     d->o.setup_args = d->copy.setup_args;
     return rc;
 }
@@ -183,4 +221,5 @@ void gd__options_free(struct gd_dispatcher *d)
     gd__free(d->copy.setup_args);
     free_strings(d->copy.worker_argv);
     free_strings(d->copy.env);
+    gd__queue_options_free(d->copy.queue);
 }

@@ -132,13 +132,16 @@ static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const 
         return GD_E_PROTOCOL;
     seat->said |= 1u << r->slot.kind;
     char message[MESSAGE_ROOM];
+    int rc;
     snprintf(message, sizeof message, "%.*s", (int)(r->size < MESSAGE_ROOM ? r->size : MESSAGE_ROOM - 1),
              r->size > 0 ? (const char *)r->bytes : "");
     switch (r->slot.kind) {
     case GD__R_READY:
         seat->ends_tasks = r->slot.position & GD__READY_ENDS_TASKS;
         gd__sched_loads(&d->sched, seat->index, r->slot.position & GD__READY_LOADS);
-        return gd__sched_ready(&d->sched, d->now, seat->index, r->slot.attempt);
+        rc = gd__sched_ready(&d->sched, d->now, seat->index, r->slot.attempt);
+        gd__queue_worker_is_ready(d);
+        return rc;
     case GD__R_SETUP_FAILED:
         return gd__sched_setup_failed(&d->sched, d->now, seat->index, message);
     case GD__R_CLEANUP_FAILED:

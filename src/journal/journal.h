@@ -29,6 +29,7 @@ struct gd__journal_task {
     uint32_t attempts; /* attempts in the record that the new record replaces */
     uint8_t replaces;  /* state of the record that the new record replaces (enum gd__final); 0: it replaces none */
     bool has_version;
+    uint16_t crashes; /* belongs to the dispatcher: of a task of a queue, how often it has killed a worker or a node */
     unsigned char key[GD__HASH_SIZE];
     char version[];
 };

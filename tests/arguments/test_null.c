@@ -524,6 +524,91 @@ TEST(gd_distribute_workload)
     REFUSED(gd_distribute_workload(files, 1, GD_DISTRIBUTE_CHUNKS, NULL));
     gd_files_close(&files);
 }
+/* --- queues: there is no server, so no handle can be opened --- */
+
+TEST(gd_queue_available)
+{
+    if (!gd_queue_available()) /* it takes no arguments; without libnats it says why */
+        CHECK(strcmp(gd_error_text(), "no error"));
+}
+
+TEST(gd_queue_push_open)
+{
+    struct gd_queue_push *p;
+    struct gd_queue_options o = GD_QUEUE_OPTIONS_INIT;
+    REFUSED(gd_queue_push_open(NULL, &o, NULL));
+    REFUSED(gd_queue_push_open(&p, NULL, NULL));
+    REFUSED(gd_queue_push_open(&p, &o, NULL)); /* no address */
+}
+TEST(gd_queue_push_add)
+{
+    const struct gd_queue_item item = { .size = sizeof item, .data = "x", .data_size = 1 };
+    REFUSED(gd_queue_push_add(NULL, &item));
+}
+TEST(gd_queue_push_get_counts)
+{
+    struct gd_queue_push_counts c = { .size = sizeof c };
+    REFUSED(gd_queue_push_get_counts(NULL, &c));
+}
+TEST(gd_queue_push_retry_failed)
+{
+    REFUSED(gd_queue_push_retry_failed(NULL));
+}
+TEST(gd_queue_push_finish)
+{
+    struct gd_queue_push *p = NULL;
+    REFUSED(gd_queue_push_finish(NULL, NULL));
+    REFUSED(gd_queue_push_finish(&p, NULL));
+}
+TEST(gd_queue_push_abandon)
+{
+    struct gd_queue_push *p = NULL;
+    gd_queue_push_abandon(NULL);
+    gd_queue_push_abandon(&p);
+}
+TEST(gd_queue_reader_open)
+{
+    struct gd_queue_reader *r;
+    struct gd_queue_options o = GD_QUEUE_OPTIONS_INIT;
+    REFUSED(gd_queue_reader_open(NULL, &o));
+    REFUSED(gd_queue_reader_open(&r, NULL));
+    REFUSED(gd_queue_reader_open(&r, &o)); /* no address */
+}
+TEST(gd_queue_reader_close)
+{
+    struct gd_queue_reader *r = NULL;
+    gd_queue_reader_close(NULL);
+    gd_queue_reader_close(&r);
+}
+TEST(gd_queue_reader_figures)
+{
+    struct gd_queue_figures f = { .size = sizeof f };
+    REFUSED(gd_queue_reader_figures(NULL, &f));
+}
+TEST(gd_queue_reader_skipped)
+{
+    const char *first = "";
+    CHECK_EQ(gd_queue_reader_skipped(NULL, &first), 0);
+    CHECK(!first);
+    CHECK_EQ(gd_queue_reader_skipped(NULL, NULL), 0);
+}
+TEST(gd_queue_reader_each)
+{
+    REFUSED(gd_queue_reader_each(NULL, NULL, NULL));
+}
+TEST(gd_queue_reader_follow)
+{
+    REFUSED(gd_queue_reader_follow(NULL, NULL, NULL));
+}
+TEST(gd_queue_reader_on_wait)
+{
+    gd_queue_reader_on_wait(NULL, NULL, NULL);
+}
+TEST(gd_queue_reader_nodes)
+{
+    REFUSED(gd_queue_reader_nodes(NULL, NULL, NULL));
+}
+
 TEST(gd_task_queue_open)
 {
     struct gd_files *files = some_files();

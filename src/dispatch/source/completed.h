@@ -13,7 +13,8 @@
 #include "journal/journal.h"
 
 struct gd__completed {
-    bool keeps;                 /* the run began with a journal; otherwise _ask, _wait and _has_room are not called */
+    bool keeps;                 /* the run began with a journal or a queue; otherwise _ask, _wait and _has_room are not
+                                   called */
     pthread_mutex_t lock;       /* protects journal, which the monitor sets to NULL */
     struct gd_journal *journal; /* NULL: the run has no journal, or the monitor has set this to NULL */
     struct gd_shard shard;      /* whose items are run; count 0: all items */

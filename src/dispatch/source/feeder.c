@@ -166,6 +166,7 @@ static struct gd__feeder *feeder_alloc(const struct gd__feeder_spec *spec)
     f->spec.wake_fd = -1;
     f->refs = 1;
     gd__completed_open(&f->completed, spec->journal, spec->shard);
+    f->completed.keeps |= spec->has_contexts;
     return f;
 }
 
@@ -232,6 +233,7 @@ void gd__feeder_reopen(struct gd__feeder *f, const struct gd__feeder_spec *spec)
     const int wake_fd = f->spec.wake_fd;
     gd__completed_close(&f->completed);
     gd__completed_open(&f->completed, spec->journal, spec->shard);
+    f->completed.keeps |= spec->has_contexts;
     f->spec = *spec;
     f->spec.wake_fd = wake_fd;
     atomic_store(&f->tail, 0);

@@ -51,7 +51,8 @@ struct gd__feeder_spec {
     void (*on_skip)(void *user, const struct gd_skipped *skipped); /* NULL: not wanted */
     struct gd_journal *journal;                                    /* may be NULL; not used after gd__feeder_close() */
     struct gd_shard shard;                                         /* drops items of other shards; count 0: none */
-    int wake_fd; /* eventfd, duplicated: rung if the monitor sleeps when a task is added */
+    bool has_contexts; /* the source sets the context of each item (gd__item_context()), and there is no journal */
+    int wake_fd;       /* eventfd, duplicated: rung if the monitor sleeps when a task is added */
 };
 
 int gd__feeder_open(struct gd__feeder **out, const struct gd__feeder_spec *spec);

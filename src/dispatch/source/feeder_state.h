@@ -79,6 +79,8 @@ static inline void gd__feeder_wake_monitor(struct gd__feeder *f)
 /* items.c */
 /* Frees what gd_item_alloc() allocated, if anything. */
 void gd__item_drop_memory(struct gd__feeder *f, struct gd_item *item);
+/* Sets the context of the current item. The feeder frees it. */
+void gd__item_context(struct gd_item *item, struct gd__journal_task *t);
 int gd__item_take(struct gd__feeder *f, struct gd_item *item); /* returns 0, or a negative code with an error message */
 
 #endif

@@ -262,6 +262,14 @@ bool gd__item_ask_reads(struct gd_item *item)
     return gd__completed_ask_reads(&f->completed, data, item->size);
 }
 
+void gd__item_context(struct gd_item *item, struct gd__journal_task *t)
+{
+    struct gd__feeder *f = item->reserved[0];
+    t->number = f->completed.given;
+    f->asked = t;
+    gd__completed_count(&f->completed);
+}
+
 static void append_to_intake(struct gd__feeder *f, const struct gd_item *item, const struct gd__payload *p,
                              struct gd__journal_task *t)
 {

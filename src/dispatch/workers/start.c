@@ -43,9 +43,14 @@ static bool is_replaced(const char *variable, char *const *by, size_t n)
 }
 
 /* Workers must not get the token with which observers read a run. The command has removed it already, but another
- * program that uses the library may have inherited it. */
-static bool is_secret(const char *variable)
+ * program that uses the library may have inherited it. The same holds for the credentials of a node. */
+static bool is_secret(const struct gd_dispatcher *d, const char *variable)
 {
+    static const char *const of_queues[] = { "NATS_PASSWORD", "NATS_USER", "NATS_TOKEN", "NATS_CREDS", "NATS_NKEY",
+                                             "NATS_SEED",     "NATS_JWT",  "NATS_KEY",   "NATS_CERT" };
+    for (size_t i = 0; d->copy.queue && i < sizeof of_queues / sizeof *of_queues; i++)
+        if (names_same(of_queues[i], variable))
+            return true;
     return names_same("GPU_DISPATCH_HTTP_TOKEN", variable);
 }
 
@@ -83,7 +88,7 @@ static int make_environment(struct environment *e, const struct gd_dispatcher *d
         e->list[n++] = d->copy.env[k];
     const size_t n_set = n;
     for (char **v = environ; v && *v; v++)
-        if (!is_replaced(*v, e->list, n_set) && !is_secret(*v))
+        if (!is_replaced(*v, e->list, n_set) && !is_secret(d, *v))
             e->list[n++] = *v;
     return 0;
 }

@@ -96,7 +96,7 @@ TEST(no_task_waits_behind_a_long_one)
     enum { TASKS = 800, SETUP_GATE = 1 };
     struct world w;
     open_world(&w, 2);
-    w.o.queue_size = TASKS;
+    w.o.queue_size = 2 * TASKS; /* so that the source is never waiting for room when it has no more tasks */
     w.o.window = 8;
     w.setup = (struct world_setup){ .gate = SETUP_GATE };
     add_gated(&w);
@@ -139,7 +139,7 @@ TEST(tasks_of_a_higher_priority_overtake_all_that_wait)
     struct world w;
     uint32_t line = 1;
     open_world(&w, 1);
-    w.o.queue_size = TASKS;
+    w.o.queue_size = 2 * TASKS; /* so that the source is never waiting for room when it has no more tasks */
     w.source_gate_at = 1;
     add_gated(&w);
     world_add_many(&w, TASKS - 1, (struct world_order){ .what = W_ECHO });
@@ -185,7 +185,7 @@ TEST(results_of_an_ordered_run_come_in_the_order_of_the_source)
     struct world w;
     open_world(&w, WORKERS);
     w.o.ordered = true;
-    w.o.queue_size = TASKS;
+    w.o.queue_size = 2 * TASKS; /* so that the source is never waiting for room when it has no more tasks */
     w.source_gate_at = WORKERS;
     for (size_t i = 0; i < WORKERS; i++)
         add_gated(&w);
