@@ -4,6 +4,10 @@
  * when they are added. The elapsed time runs from the first task's start to the last task's end. Counting a task costs
  * a few additions. It allocates memory only for a GPU that was not in the list passed to gd_balancer_open().
  *
+ * A GPU may have many tasks in flight: several workers, or a worker that runs many tasks at once. So a row has two times:
+ * the sum of the times of its tasks (for the mean time of a task), and the time in which at least one of them was in
+ * flight (for speeds).
+ *
  * Tasks without a GPU (they were cancelled, or no worker was left) are counted in a separate row, `nowhere`, so that
  * the rows add up to the total.
  */
@@ -112,6 +116,7 @@ static void count_time(struct gd_balancer *b, struct gd__gpu_row *row, const str
         return;
     row->timed++;
     row->busy_ns += r->end_ns - r->start_ns;
+    gd__busy_time_add(&row->working, r->start_ns, r->end_ns);
     const uint64_t first_ns = r->first_start_ns > 0 ? r->first_start_ns : r->start_ns;
     if (first_ns < b->first_ns)
         b->first_ns = first_ns;
@@ -284,12 +289,18 @@ size_t gd_balancer_gpus(const struct gd_balancer *b)
     return b ? b->n_rows : 0;
 }
 
-/* Tasks of one batch run at the same time, so the sum of their times may exceed the elapsed time. */
-static double percent(const struct gd_balancer *b, const struct gd__gpu_row *row)
+double gd__row_seconds(const struct gd__gpu_row *row)
 {
-    const double available = wall_seconds(b) * row->workers;
-    const double busy = available > 0 ? (double)row->busy_ns / 1e9 / available * 100 : 0;
-    return busy < 100 ? busy : 100;
+    return (double)gd__busy_time_ns(&row->working) / 1e9;
+}
+
+/* If a worker runs several tasks at once, the sum of their times says nothing about its idle time. Then the time in
+ * which none of them was in flight counts. */
+double gd__balancer_percent(const struct gd_balancer *b, const struct gd__gpu_row *row)
+{
+    const double wall = wall_seconds(b), all_workers = (double)row->busy_ns / 1e9 / row->workers;
+    const double busy = gd__row_seconds(row) < all_workers ? gd__row_seconds(row) : all_workers;
+    return wall > 0 ? busy / wall * 100 : 0;
 }
 
 int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures *out)
@@ -306,10 +317,10 @@ int gd_balancer_gpu(const struct gd_balancer *b, size_t i, struct gd_gpu_figures
         .restarts = row->restarts,
         .busy_seconds = (double)row->busy_ns / 1e9,
         .media_seconds = row->media_seconds,
-        .busy_percent = percent(b, row),
+        .busy_percent = gd__balancer_percent(b, row),
     };
     f.mean_seconds = row->timed > 0 ? f.busy_seconds / (double)row->timed : 0;
-    f.rtf = f.media_seconds > 0 ? f.busy_seconds / f.media_seconds : 0;
+    f.rtf = f.media_seconds > 0 ? gd__row_seconds(row) / f.media_seconds : 0;
     return gd__sized_write(out, &f, sizeof f, "gd_gpu_figures");
 }
 

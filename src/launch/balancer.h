@@ -4,14 +4,17 @@
 
 #include <gpu_dispatch/launch.h>
 
+#include "launch/figures/busy_time.h"
+
 enum { GD__ERRORS_KEPT = 100, GD__ERROR_ROOM = 320, GD__FAILURES = GD_FAILURE_NO_WORKER + 1 };
 
 struct gd__gpu_row {
     int gpu_id; /* -1: the row of tasks without a GPU */
     unsigned workers;
     uint64_t done, failed, timeouts, restarts;
-    uint64_t timed; /* tasks whose times are known */
-    uint64_t busy_ns;
+    uint64_t timed;   /* tasks whose times are known */
+    uint64_t busy_ns; /* sum of the times of its tasks */
+    struct gd__busy_time working;
     double media_seconds;
     char label[24]; /* all GPUs of a group: "0+1"; empty: the number */
 };
@@ -35,5 +38,11 @@ struct gd_balancer {
 
 /* Labels the row of a GPU with all GPUs of its group. */
 void gd__balancer_label(struct gd_balancer *b, const int64_t *gpus, size_t n);
+
+/* The time in which at least one task of a row was in flight. */
+double gd__row_seconds(const struct gd__gpu_row *row);
+
+/* How busy the workers of a row were, in percent of the elapsed time. */
+double gd__balancer_percent(const struct gd_balancer *b, const struct gd__gpu_row *row);
 
 #endif

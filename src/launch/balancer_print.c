@@ -11,8 +11,9 @@
  *
  * Columns are as wide as their widest cell. Nothing is allocated: rows are laid out twice, once to measure and once to
  * print. If the inputs are media, there is one more line and three more columns: the playing time of the processed
- * inputs, the time that their processing took, and the processing time divided by the playing time. If some inputs were
- * not processed, a last line gives their number. */
+ * inputs, the time in which the GPU worked on at least one of them, and that time divided by the playing time. The row of all
+ * GPUs has the elapsed time instead, as the line below the table. So in each row the last column is the quotient of the two
+ * before it. If some inputs were not processed, a last line gives their number. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -53,17 +54,17 @@ static void put_rtf(char out[CELL], double rtf)
     snprintf(out, CELL, rtf < 0.1 ? "%.2g" : "%.2f", rtf);
 }
 
-static void fill_media(cells c, double media_seconds, double busy_seconds, double rtf)
+static void fill_media(cells c, double media_seconds, double seconds, double rtf)
 {
     gd__text_seconds(c[MEDIA], media_seconds);
-    gd__text_seconds(c[TIME], busy_seconds);
+    gd__text_seconds(c[TIME], seconds);
     if (rtf > 0)
         put_rtf(c[RTF], rtf);
     else
         snprintf(c[RTF], CELL, "-");
 }
 
-static void fill_gpu(cells c, const struct gd_gpu_figures *f)
+static void fill_gpu(cells c, const struct gd_gpu_figures *f, double seconds)
 {
     snprintf(c[LABEL], CELL, "%d", f->gpu_id);
     snprintf(c[TASKS], CELL, "%" PRIu64, f->done + f->failed);
@@ -71,7 +72,7 @@ static void fill_gpu(cells c, const struct gd_gpu_figures *f)
     snprintf(c[BUSY], CELL, "%.0f%%", f->busy_percent);
     snprintf(c[RESTARTS], CELL, "%" PRIu64, f->restarts);
     gd__text_seconds(c[MEAN], f->mean_seconds);
-    fill_media(c, f->media_seconds, f->busy_seconds, f->rtf);
+    fill_media(c, f->media_seconds, seconds, f->rtf);
 }
 
 /* The row of tasks without a GPU has no times. */
@@ -89,24 +90,24 @@ static void fill_nowhere(const struct gd__gpu_row *row, cells c)
 
 static void fill_total(const struct table *t, cells c)
 {
-    const struct gd_balancer *b = t->b;
-    uint64_t workers = 0, timed = b->nowhere.timed;
-    for (size_t i = 0; i < b->n_rows; i++) {
-        workers += b->rows[i].workers;
-        timed += b->rows[i].timed;
+    uint64_t workers = 0, timed = t->b->nowhere.timed;
+    double percents = 0; /* of all workers */
+    for (size_t i = 0; i < t->b->n_rows; i++) {
+        const struct gd__gpu_row *row = &t->b->rows[i];
+        workers += row->workers;
+        timed += row->timed;
+        percents += gd__balancer_percent(t->b, row) * row->workers;
     }
     struct gd_gpu_figures f = {
         .done = t->all.done,
         .failed = t->all.failed,
         .restarts = t->all.restarts,
-        .busy_seconds = t->all.busy_seconds,
         .media_seconds = t->all.media_seconds,
+        .mean_seconds = timed > 0 ? t->all.busy_seconds / (double)timed : 0,
+        .busy_percent = workers > 0 ? percents / (double)workers : 0,
         .rtf = t->all.rtf,
     };
-    f.mean_seconds = timed > 0 ? t->all.busy_seconds / (double)timed : 0;
-    f.busy_percent = workers > 0 ? t->all.speedup / (double)workers * 100 : 0;
-    f.busy_percent = f.busy_percent < 100 ? f.busy_percent : 100;
-    fill_gpu(c, &f);
+    fill_gpu(c, &f, t->all.seconds);
     snprintf(c[LABEL], CELL, "all");
 }
 
@@ -142,7 +143,7 @@ static void each_row(struct table *t, void (*visit)(struct table *, cells, FILE 
         struct gd_gpu_figures f = { .size = sizeof f };
         if (gd_balancer_gpu(t->b, i, &f) < 0)
             continue;
-        fill_gpu(c, &f);
+        fill_gpu(c, &f, gd__row_seconds(&t->b->rows[i]));
         if (t->b->rows[i].label[0])
             snprintf(c[LABEL], CELL, "%s", t->b->rows[i].label);
         visit(t, c, to);
@@ -175,12 +176,14 @@ static void print_times(const struct table *t, FILE *to)
 
 static void print_media(const struct table *t, FILE *to)
 {
-    char media[GD__TEXT_FIGURE], rtf[CELL];
+    char media[GD__TEXT_FIGURE], wall[GD__TEXT_FIGURE], rtf[CELL];
     if (t->all.media_seconds <= 0 || t->all.seconds <= 0)
         return;
     gd__text_seconds(media, t->all.media_seconds);
+    gd__text_seconds(wall, t->all.seconds);
     put_rtf(rtf, t->all.rtf);
-    fprintf(to, "%s of audio, RTF %s: %.*f times real time\n", media, rtf, t->all.rtf > 0.1, 1 / t->all.rtf);
+    fprintf(to, "%s of audio in %s: RTF %s, %.*f times real time\n", media, wall, rtf, t->all.rtf > 0.1,
+            1 / t->all.rtf);
 }
 
 static void print_headline(const struct table *t, FILE *to)

@@ -583,9 +583,57 @@ TEST(summary_with_media_and_retries)
     check_printed("files", "GPU  files  failed  busy  restarts  mean  audio  time      RTF\n"
                            "  0      1       0  100%         0  2.0s  2h03m  2.0s  0.00027\n"
                            "  1      1       0   50%         0  1.0s     0s  1.0s        -\n"
-                           "all      2       0   75%         0  1.5s  2h03m  3.0s  0.00027\n"
+                           "all      2       0   75%         0  1.5s  2h03m  2.0s  0.00027\n"
                            "2 files in 2.0s, 1.0 files/s, speed-up 1.5, 1 retry\n"
-                           "2h03m of audio, RTF 0.00027: 3690 times real time\n");
+                           "2h03m of audio in 2.0s: RTF 0.00027, 3690 times real time\n");
+}
+
+/* Two GPUs with two workers each. In every row, time divided by audio is the RTF. The time of a GPU is the time in which it
+ * worked, and the time of all GPUs is the elapsed time, as in the line below. */
+TEST(rows_of_media_divide)
+{
+    open_for(2, 0);
+    gd_balancer_set_workers(b, 0, 2);
+    gd_balancer_set_workers(b, 1, 2);
+    for (int i = 0; i < 4; i++) {
+        struct gd_report r = report(i / 2, 10 * S, 20 * S);
+        CHECK_EQ(gd_balancer_add(b, &r, i < 2 ? 40 : 10), 0);
+    }
+    check_printed("files", "GPU  files  failed  busy  restarts   mean  audio   time   RTF\n"
+                           "  0      2       0  100%         0  10.0s  1m20s  10.0s  0.12\n"
+                           "  1      2       0  100%         0  10.0s  20.0s  10.0s  0.50\n"
+                           "all      4       0  100%         0  10.0s  1m40s  10.0s  0.10\n"
+                           "4 files in 10.0s, 24 files/min, speed-up 4.0\n"
+                           "1m40s of audio in 10.0s: RTF 0.10, 10 times real time\n");
+}
+
+/* A worker on each of two GPUs, with four files in flight, which end one after the other. The second GPU has nothing to
+ * do for half of the time. */
+TEST(rows_of_media_divide_with_files_in_flight)
+{
+    open_for(2, 0);
+    for (int i = 0; i < 16; i++) {
+        const uint64_t begin = (10 + (uint64_t)i) * S;
+        const struct gd_report r = report(0, begin, begin + 4 * S);
+        CHECK_EQ(gd_balancer_add(b, &r, 10), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        const struct gd_report r = report(1, 12 * S, (13 + (uint64_t)i) * S + 500 * MS);
+        CHECK_EQ(gd_balancer_add(b, &r, 5), 0);
+    }
+    const struct gd_report late = report(1, 24 * S, 29 * S);
+    CHECK_EQ(gd_balancer_add(b, &late, 5), 0);
+    CHECK_NEAR(gpu(0).rtf, 19.0 / 160);
+    CHECK_NEAR(gpu(0).busy_percent, 100);
+    CHECK_NEAR(gpu(1).rtf, 9.5 / 25);
+    CHECK_NEAR(gpu(1).busy_percent, 50);
+    CHECK_NEAR(gpu(1).mean_seconds, 3.4);
+    check_printed("files", "GPU  files  failed  busy  restarts  mean  audio   time   RTF\n"
+                           "  0     16       0  100%         0  4.0s  2m40s  19.0s  0.12\n"
+                           "  1      5       0   50%         0  3.4s  25.0s   9.5s  0.38\n"
+                           "all     21       0   75%         0  3.9s  3m05s  19.0s  0.10\n"
+                           "21 files in 19.0s, 1.1 files/s, speed-up 4.3\n"
+                           "3m05s of audio in 19.0s: RTF 0.10, 9.7 times real time\n");
 }
 
 TEST(columns_are_as_wide_as_their_content)
