@@ -43,8 +43,8 @@ void view_history_add(struct view_history *h, const struct gd_snapshot *s)
     }
     if (!last || now.ns - last->ns >= sample_ns)
         h->samples[h->n++ % VIEW_SAMPLES] = now;
-    if (h->first.ns == 0 && now.ended > 0 && (now.work > 0 || !(s->work_total > 0)))
-        h->first = now; /* the work of a task is reported a moment after its end */
+    if (h->first.ns == 0 && (s->work_total > 0 ? now.work > 0 : now.ended > 0))
+        h->first = now; /* work may be done before the first task ends, and is reported a moment after a task's end */
     for (size_t i = s->n_failures; i > 0; i--) {
         const struct gd_failure_view *f = gd_snapshot_failure(s, i - 1);
         if (f->failure == GD_FAILURE_CANCELLED) /* not counted as failed: view_part_cancelled() */

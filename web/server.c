@@ -44,6 +44,8 @@ struct web_server {
     struct web_feed *feed;
     struct web_connections *connections;
     struct web_guard guard;
+    web_queue_fn *queue; /* NULL: none */
+    void *queue_user;
     char csp[512];
     char url[512];
     char link[512 + sizeof "#token=" + WEB_TOKEN_LONGEST];
@@ -135,10 +137,33 @@ static enum MHD_Result history(struct web_server *s, struct MHD_Connection *c)
     return answer(s, c, &b, "application/json");
 }
 
+/* Adds the queue with one of the functions of live/queue.h. */
+static void add_queue(const struct web_server *s, struct gd__buffer *b,
+                      void (*add)(struct gd__buffer *b, const struct web_queue *q))
+{
+    struct web_queue q = { 0 };
+    s->queue(s->queue_user, &q);
+    b->failed = b->failed || q.nodes.failed;
+    add(b, &q);
+    web_queue_free(&q);
+}
+
+static enum MHD_Result queue(struct web_server *s, struct MHD_Connection *c)
+{
+    struct gd__buffer b = { 0 };
+    if (s->queue)
+        add_queue(s, &b, web_queue_json);
+    else
+        gd__buffer_text(&b, "null\n"); /* not an error, which a browser would report */
+    return answer(s, c, &b, "application/json");
+}
+
 static enum MHD_Result metrics(struct web_server *s, struct MHD_Connection *c)
 {
     struct gd__buffer b = { 0 };
     web_feed_metrics(s->feed, &b);
+    if (s->queue)
+        add_queue(s, &b, web_queue_metrics);
     return answer(s, c, &b, "text/plain; version=0.0.4; charset=utf-8");
 }
 
@@ -221,6 +246,7 @@ static const struct path {
     { "/", page, NULL, true },
     { "/api/events", events, no_events, false },
     { "/api/history", history, NULL, false },
+    { "/api/queue", queue, NULL, false },
     { "/api/stats", stats, NULL, false },
     { "/metrics", metrics, NULL, false },
 };
@@ -292,7 +318,7 @@ static enum MHD_Result serve(struct web_server *s, struct MHD_Connection *c, con
         return refuse(s, c, refused, why);
     if (!p)
         return refuse(s, c, MHD_HTTP_NOT_FOUND,
-                      "not found: the paths are /, /api/stats, /api/events, /api/history and /metrics");
+                      "not found: the paths are /, /api/stats, /api/events, /api/history, /api/queue and /metrics");
     return (p->head && strcmp(method, "HEAD") == 0 ? p->head : p->get)(s, c);
 }
 
@@ -403,6 +429,8 @@ int web_server_open(struct web_server **out, const struct web_options *o)
     struct web_server *s = calloc(1, sizeof *s);
     if (!s)
         return gd__fail("out of memory");
+    s->queue = o->queue;
+    s->queue_user = o->queue_user;
     if (web_address_parse(&a, o->at) < 0 || (fd = web_address_listen(&a)) < 0 ||
         web_guard_init(&s->guard, &a, o->token) < 0 || open_connections(s, limit, o->request_ms) < 0 ||
         web_feed_open(&s->feed, o->read, o->user) < 0)

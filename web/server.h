@@ -6,6 +6,7 @@
  *   /api/stats     all present figures, as JSON
  *   /api/events    the same, and every change, as server-sent events
  *   /api/history   how the counts grew, as JSON
+ *   /api/queue     the queue of the run and its nodes, as JSON; null if the run has no queue
  *   /metrics       for Prometheus
  *
  * All paths except the page need the token, as "Authorization: Bearer TOKEN". The server answers only GET and HEAD, and
@@ -15,12 +16,15 @@
 #define GD_WEB_SERVER_H
 
 #include "web/live/feed.h"
+#include "web/live/queue.h"
 
 struct web_options {
     const char *at;    /* [ADDRESS:]PORT */
     const char *token; /* NULL: a random one is made */
     web_read_fn *read;
     void *user;
+    web_queue_fn *queue; /* NULL: the run has no queue */
+    void *queue_user;
     unsigned idle_s;     /* an idle connection is closed after this time; 0: 15 */
     unsigned request_ms; /* a request must be complete within this time; 0: ten seconds */
 };

@@ -8,13 +8,16 @@ Tasks wait on FIFOs, so that the figures do not change while they are compared. 
 "N passed, N failed"; exits with 77 if there is no browser or the build has no web page.
 """
 import contextlib
+import ctypes.util
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.request
 
 import browser
@@ -408,6 +411,97 @@ def a_report_has_the_figures_of_its_run(b):
         assert b.value("document.querySelectorAll('script').length") == 2
 
 
+@contextlib.contextmanager
+def queue_server(directory):
+    """A NATS server on any port; yields its address."""
+    with subprocess.Popen([os.environ["GD_TEST_NATS_SERVER"], "-js", "-a", "127.0.0.1", "-p", "-1", "-sd",
+                           os.path.join(directory, "store")], stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = None
+            for line in server.stderr:
+                found = re.search(r"Listening for client connections on (\S+)", line)
+                address = found.group(1) if found else address
+                if "Server is ready" in line:
+                    break
+            threading.Thread(target=server.stderr.read, daemon=True).start()
+            yield address
+        finally:
+            server.kill()
+
+
+def publish(address, subject, data):
+    """Publishes a message, as anybody could who may write to the queue."""
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port))) as s:
+        s.sendall(b'CONNECT {"verbose":false}\r\nPUB %s %d\r\n%s\r\nPING\r\n' % (subject.encode(), len(data), data))
+        for line in s.makefile():
+            if line.startswith("PONG"):
+                return
+
+
+def start_node(directory, address):
+    process = subprocess.Popen(
+        [COMMAND, "run", "--queue", f"nats://{address}/q", "--http", "127.0.0.1:0", "--progress", "none", "--quiet",
+         "--gpus", "sim:2", "sh", "task.sh", "{}"],
+        cwd=directory, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        env={**os.environ, "GPU_DISPATCH_JOBS": os.path.join(directory, "jobs")})
+    line = next((line for line in process.stderr if "http://" in line), "")
+    assert line, "no page"
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    return process, line.split()[-1]
+
+
+def hostile_status(**more):
+    return json.dumps({"version": 1, "host": HOSTILE, "pid": 1, "state": "running", "workers": 3, "busy": 2, "done": 1, "failed": 0,
+                       "held": 4, "tasks_per_day": 86400, "note": HOSTILE, **more}).encode()
+
+
+def the_page_shows_all_nodes_of_the_queue(b):
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-page-", ignore_cleanup_errors=True))
+        address = stack.enter_context(queue_server(directory))
+        waiting = [f"wait{i}" for i in range(4)]  # come first: nodes take no task in advance before one has ended
+        with open(os.path.join(directory, "task.sh"), "w") as f:
+            f.write("case $1 in quick*) ;; *) read x < $1;; esac\n")
+        for name in waiting:
+            os.mkfifo(os.path.join(directory, name))
+        subprocess.run([COMMAND, "push", "--queue", f"nats://{address}/q", "--quiet", ":::", *waiting, "quick1", "quick2"],
+                       cwd=directory, check=True, stdout=subprocess.DEVNULL)
+        # "gd.q.s.node." and an id. The second status has an address that is not that of a page, and is not shown.
+        publish(address, "gd.q.s.node." + "a" * 32, hostile_status(http='http://x/"><img src=x>'.replace(" ", "%20")))
+        publish(address, "gd.q.s.node." + "b" * 32, hostile_status(http="javascript:document.title='taken'"))
+        nodes = []
+        for _ in range(2):
+            nodes.append(start_node(directory, address))
+            stack.callback(nodes[-1][0].wait)
+            stack.callback(nodes[-1][0].kill)
+        b.open(nodes[0][1])
+        rows = "[...document.querySelectorAll('#nodes tr')]"
+        b.wait(f"{rows}.length === 3 && byId('queue-text').textContent.startsWith('0 of 6 task messages recorded; ')")
+        # Each of the two nodes has two busy workers. The third one is lost after a while.
+        b.wait(f"{rows}.filter((r) => r.children[1].textContent === 'running' && "
+               "r.children[2].textContent === '2' && r.children[3].textContent === '2').length === 2")
+        names = b.value(f"{rows}.map((r) => r.children[0].textContent)")
+        assert HOSTILE + " · 1" in names, names
+        assert re.fullmatch("[23] of 3 at work", b.value("byId('nodes-text').textContent"))
+        pages = sorted(b.value(f"{rows}.map((r) => r.children[9].textContent)"))
+        assert pages == ["open", "open", "this page"], pages
+        links = b.value("[...document.querySelectorAll('#nodes a')].map((a) => a.getAttribute('href'))")
+        assert nodes[1][1].split("#")[0] in links and 'http://x/"><img%20src=x>' in links, links
+        assert b.value("document.images.length") == 0 and b.value("document.title") != "taken"
+        assert b.value("document.querySelectorAll('script').length") == 1
+        for dark in (False, True):
+            b.scheme(dark)
+            for width in WIDTHS:
+                b.size(width, 900)
+                b.wait(f"innerWidth === {width}")
+                check_fits(b)
+                shot(b, f"queue-{width}-{'dark' if dark else 'light'}")
+        b.scheme(False)
+        nodes[1][0].send_signal(signal.SIGTERM)
+        b.wait(f"{rows}.some((r) => r.children[1].textContent === 'draining' || r.children[1].textContent === 'left')")
+
+
 CASES = (page_shows_the_figures_of_the_stats, a_resumed_run_from_a_pipe, small_figures_have_enough_digits,
          hostile_texts_are_shown_as_text, the_timeline_shows_what_a_worker_did,
          the_page_fits_every_width_in_light_and_dark, no_empty_space_next_to_or_between_charts,
@@ -415,6 +509,8 @@ CASES = (page_shows_the_figures_of_the_stats, a_resumed_run_from_a_pipe, small_f
          tasks_in_flight_are_drawn_above_each_other, the_page_reports_that_the_server_is_gone,
          the_token_does_not_stay_in_the_address, without_the_token_the_page_asks_for_it,
          a_report_has_the_figures_of_its_run)
+if ctypes.util.find_library("nats") and os.path.exists(os.environ.get("GD_TEST_NATS_SERVER", "")):
+    CASES += (the_page_shows_all_nodes_of_the_queue,)
 
 
 def why_not():

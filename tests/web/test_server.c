@@ -34,6 +34,7 @@ TEST(every_path_has_its_content)
         { "/", "text/html; charset=utf-8", "<!doctype html>" },
         { "/api/stats", "application/json", "\"completed\":100" },
         { "/api/history", "application/json", "\"samples\":[[" },
+        { "/api/queue", "application/json", "null\n" }, /* the run has no queue */
         { "/metrics", "text/plain; version=0.0.4; charset=utf-8",
           "gpu_dispatch_tasks_total{state=\"completed\"} 100\n" },
     };
@@ -49,6 +50,34 @@ TEST(every_path_has_its_content)
         reply_free(&r);
         check_status(&v, "GET", paths[i].path, "", 200);
     }
+    serve_end(&v);
+}
+
+/* A web_queue_fn. */
+static void made_up_queue(void *user, struct web_queue *out)
+{
+    const struct gd_queue_node node = { .host = "n1", .id = "0123", .workers = 8, .note = user };
+    out->nodes_known = web_queue_add(out, &node) == 0;
+    out->connected = true;
+    out->tasks = 5;
+}
+
+TEST(the_queue_of_a_run_has_its_nodes)
+{
+    struct served v = { 0 };
+    char note[] = "GPU 3 was lost";
+    serve_with(&v, &(struct web_options){ .at = "0", .queue = made_up_queue, .queue_user = note });
+    struct reply r = get(&v, "/api/queue", "");
+    CHECK_EQ(r.status, 200);
+    CHECK_CONTAINS(r.body, "\"tasks\":5,\"records\":0,");
+    CHECK_CONTAINS(r.body, "\"note\":\"GPU 3 was lost\"}]}");
+    reply_free(&r);
+    r = get(&v, "/metrics", "");
+    CHECK_CONTAINS(r.body, "gpu_dispatch_tasks_total{state=\"completed\"} 100\n");
+    CHECK_CONTAINS(r.body, "\ngpu_dispatch_queue_nodes 1\n");
+    reply_free(&r);
+    v.auth[0] = '\0';
+    check_status(&v, "GET", "/api/queue", "", 401);
     serve_end(&v);
 }
 

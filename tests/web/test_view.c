@@ -13,6 +13,7 @@
 #include "web/live/feed.h"
 #include "web/live/history.h"
 #include "web/live/last_snapshot.h"
+#include "web/live/queue.h"
 #include "web/live/view.h"
 
 /* --- metrics --------------------------------------------------------------------- */
@@ -255,6 +256,82 @@ TEST(metrics_of_a_run_without_workers)
     struct parsed *p = metrics_of(&s);
     CHECK_EQ(value_of(p, "gpu_dispatch_run_seconds"), 0);
     parsed_free(p);
+}
+
+/* --- the queue -------------------------------------------------------------------------- */
+
+static const struct gd_queue_node hostile_node = { .host = "n1\"},</script>\n",
+                                                   .id = "0123",
+                                                   .pid = 42,
+                                                   .age_seconds = 2.5,
+                                                   .workers = 8,
+                                                   .busy = 7,
+                                                   .done = 120,
+                                                   .failed = 1,
+                                                   .held = 9,
+                                                   .tasks_per_second = 0.25,
+                                                   .http = "http://n1:8080/" };
+
+static struct parsed *queue_metrics_of(const struct web_queue *q)
+{
+    struct parsed *p = calloc(1, sizeof *p);
+    struct gd__buffer b = { 0 };
+    web_queue_metrics(&b, q);
+    gd__buffer_add(&b, "", 1);
+    b.size--;
+    parse(p, &b);
+    gd__buffer_free(&b);
+    return p;
+}
+
+TEST(nodes_of_a_queue_are_escaped)
+{
+    struct web_queue q = { .connected = true, .tasks = 10, .records = 4, .unpublished = 2, .nodes_known = true };
+    struct gd_queue_node lost = { .host = "n2", .id = "1", .age_seconds = 31, .note = "GPU 3 was lost" };
+    struct gd__buffer b = { 0 };
+    CHECK_EQ(web_queue_add(&q, &hostile_node), 0);
+    CHECK_EQ(web_queue_add(&q, &lost), 0);
+    web_queue_json(&b, &q);
+    CHECK(gd__json_valid(b.data, b.size - 1));
+    gd__buffer_add(&b, "", 1);
+    CHECK_CONTAINS(b.data,
+                   "{\"connected\":true,\"tasks\":10,\"records\":4,\"unpublished\":2,\"nodes\":[{\"host\":\"n1\\\"}");
+    CHECK_CONTAINS(b.data,
+                   "\"id\":\"0123\",\"pid\":42,\"state\":\"running\",\"age_seconds\":2.500,\"workers\":8,\"busy\":7,"
+                   "\"tasks_per_second\":0.250,\"done\":120,\"failed\":1,\"held\":9,\"http\":\"http://n1:8080/\","
+                   "\"note\":null},{\"host\":\"n2\"");
+    CHECK_CONTAINS(b.data, "\"state\":\"lost\"");
+    CHECK_CONTAINS(b.data, "\"http\":null,\"note\":\"GPU 3 was lost\"}]}\n");
+    CHECK_EQ(strcspn(b.data, "\n"), b.size - 2);
+    gd__buffer_free(&b);
+    struct parsed *p = queue_metrics_of(&q);
+    CHECK_EQ(p->n, 5);
+    CHECK_EQ(value_of(p, "gpu_dispatch_queue_connected"), 1);
+    CHECK_EQ(value_of(p, "gpu_dispatch_queue_nodes"), 1);
+    CHECK_EQ(value_of(p, "gpu_dispatch_queue_task_messages"), 10);
+    CHECK_EQ(value_of(p, "gpu_dispatch_queue_record_messages"), 4);
+    CHECK_EQ(value_of(p, "gpu_dispatch_queue_unpublished_record_messages"), 2);
+    parsed_free(p);
+    web_queue_free(&q);
+}
+
+TEST(a_queue_of_which_nothing_is_known)
+{
+    struct web_queue q = { 0 };
+    struct gd__buffer b = { 0 };
+    web_queue_json(&b, &q);
+    gd__buffer_add(&b, "", 1);
+    CHECK_STR(b.data, "{\"connected\":false,\"tasks\":null,\"records\":null,\"unpublished\":0,\"nodes\":null}\n");
+    gd__buffer_free(&b);
+    struct parsed *p = queue_metrics_of(&q);
+    CHECK_EQ(p->n, 2);
+    CHECK_EQ(value_of(p, "gpu_dispatch_queue_connected"), 0);
+    parsed_free(p);
+    q.nodes_known = true;
+    web_queue_json(&b, &q);
+    gd__buffer_add(&b, "", 1);
+    CHECK_CONTAINS(b.data, "\"nodes\":[]}");
+    gd__buffer_free(&b);
 }
 
 /* --- history --------------------------------------------------------------------------- */

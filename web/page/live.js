@@ -1,6 +1,6 @@
 /* The page of a run that has not ended. The server sends everything once (state), and then the news (update, end). */
 
-const MOST_BARS = 20000, MOST_FAILURES = 100, MOST_REQUESTS = 64, MOST_POINTS = 600;
+const MOST_BARS = 20000, MOST_FAILURES = 100, MOST_REQUESTS = 64, MOST_POINTS = 600, MOST_NODES = 500;
 
 const KINDS = {
   initializing: 'slow', processing: 'good', idle: 'idle', finished: 'idle', error: 'bad', restarting: 'slow', quarantined: 'bad',
@@ -192,6 +192,82 @@ function showWorkers() {
   setText(byId('workers-text'), `${busy} of ${workers.length} processing`);
 }
 
+/* --- the queue, if the run has one --------------------------------------------------------------------- */
+
+const NODE_KINDS = { running: 'good', draining: 'slow', lost: 'bad', left: 'idle' };
+const queue = { view: null, nodes: null };
+
+/* What is not known now keeps its last value. */
+function takeQueue(view) {
+  const before = queue.view || {};
+  queue.view = { ...view, tasks: view.tasks ?? before.tasks ?? null, records: view.records ?? before.records ?? null };
+  queue.nodes = view.nodes || queue.nodes;
+  redraw();
+}
+
+function works(node) { return node.state === 'running' || node.state === 'draining'; }
+
+function nodeBadge(row, node) {
+  const badge = row.nodeBadge || (row.nodeBadge = element('span'));
+  setClass(badge, 'badge ' + (NODE_KINDS[node.state] || 'idle'));
+  setText(badge, node.state);
+  return badge;
+}
+
+/* A link to the page of a node, which asks for its own token. Anybody who can write to the queue chooses the address, so
+   only that of a web page becomes a link. */
+function nodeLink(row, node) {
+  if (!/^https?:\/\//.test(node.http || '')) return '';
+  if (node.http === location.origin + '/') return 'this page';
+  const link = row.nodeLink || (row.nodeLink = element('a', '', 'open'));
+  link.rel = 'noopener noreferrer';
+  link.target = '_blank';
+  if (link.getAttribute('href') !== node.http) link.setAttribute('href', node.http);
+  if (link.title !== node.http) link.title = node.http;
+  return link;
+}
+
+/* Those that work come first. The server has sorted them by host. */
+function showNodes() {
+  const body = byId('nodes'), all = queue.nodes || [], nodes = [...all].sort((a, b) => works(b) - works(a)).slice(0, MOST_NODES);
+  while (body.children.length > nodes.length) body.lastElementChild.remove();
+  while (body.children.length < nodes.length) body.append(element('tr'));
+  nodes.forEach((n, i) => {
+    const row = body.children[i];
+    fillRow(row, [
+      ['host', 'what', n.host + ' · ' + n.pid],
+      ['state', 'tight', nodeBadge(row, n)],
+      ['workers', 'num', count(n.workers)],
+      ['busy', 'num', works(n) ? count(n.busy) : ''],
+      ['tasks/s', 'num', works(n) ? rate(n.tasks_per_second) : ''],
+      ['done', 'num', count(n.done)],
+      ['failed', 'num', count(n.failed)],
+      ['held', 'num', n.state === 'left' ? '' : count(n.held)],
+      ['seen', 'num', n.age_seconds < 10 ? 'now' : duration(n.age_seconds) + ' ago'],
+      ['page', 'tight', nodeLink(row, n)],
+      ['note', 'what', n.note || ''],
+    ]);
+  });
+  const alive = all.filter(works).length, shown = nodes.length < all.length ? `, the first ${nodes.length} are shown` : '';
+  setText(byId('nodes-text'), queue.nodes === null ? 'not known yet' : `${alive} of ${all.length} at work${shown}`);
+}
+
+function showQueue() {
+  const q = queue.view;
+  byId('queue-section').hidden = q === null;
+  if (q === null) return;
+  const sum = (name) => (queue.nodes || []).filter(works).reduce((n, x) => n + x[name], 0);
+  const parts = [
+    q.tasks === null ? '' : `${count(q.records)} of ${plural(q.tasks, 'task message', 'task messages')} recorded`,
+    queue.nodes === null ? '' : `${count(sum('busy'))} of ${plural(sum('workers'), 'worker', 'workers')} busy, ${rate(sum('tasks_per_second'))}`,
+    q.unpublished > 0 ? `${plural(q.unpublished, 'record message', 'record messages')} of this node not confirmed by the server` : '',
+    q.connected || ended ? '' : 'this node has no connection to the server of the queue',
+  ];
+  setText(byId('queue-text'), parts.filter((p) => p).join('; '));
+  setClass(byId('queue-text'), q.connected || ended ? 'note' : 'note bad');
+  showNodes();
+}
+
 /* --- timeline, chart, failures ---------------------------------------------------------------------- */
 
 const timeline = new Rows(byId('timeline'), (lane, at, slack, height) => {
@@ -293,6 +369,7 @@ function redraw() {
     showStatus();
     if (!run.view) return;
     showFigures();
+    showQueue();
     showWorkers();
     arrangeCharts();
     showTimeline();
@@ -369,7 +446,7 @@ byId('token-form').addEventListener('submit', (e) => {
 
 /* --- the connection ---------------------------------------------------------------------------------------- */
 
-const TRY_AGAIN_MS = 2000;
+const TRY_AGAIN_MS = 2000, QUEUE_MS = 2000;
 let listening = null; /* the AbortController of the present connection */
 
 function ask(path, signal) {
@@ -383,6 +460,20 @@ function fetchHistory() {
     run.step = h.step || run.step;
     redraw();
   }).catch(() => {}); /* the chart then begins at this moment */
+}
+
+/* Asks for the queue until the run has ended or the connection is replaced. For a run without a queue the server
+   answers null. */
+async function watchQueue(signal) {
+  while (!ended && !signal.aborted) {
+    try {
+      const answer = await ask('api/queue', signal);
+      const view = answer.ok ? await answer.json() : undefined;
+      if (view === null) return;
+      if (view) takeQueue(view);
+    } catch { /* listen() shows that the connection was lost */ }
+    await new Promise((done) => setTimeout(done, QUEUE_MS));
+  }
 }
 
 function takeEvent(text) {
@@ -408,6 +499,7 @@ async function readEvents(body) {
 async function listen() {
   if (listening) listening.abort();
   const own = listening = new AbortController();
+  let watched = false;
   while (!ended && !own.signal.aborted) {
     try {
       const answer = await ask('api/events', own.signal);
@@ -416,6 +508,8 @@ async function listen() {
         return;
       }
       if (!answer.ok) throw new Error(await answer.text());
+      if (!watched) watchQueue(own.signal);
+      watched = true;
       await readEvents(answer.body);
     } catch (e) {
       if (own.signal.aborted) return;
