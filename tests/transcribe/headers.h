@@ -165,6 +165,22 @@ TEST_UNUSED static void put_page(struct made *m, uint32_t serial, int64_t time, 
     put(m, packet, there);
 }
 
+/* The first page of a stream, with its flag. */
+TEST_UNUSED static void put_first_page(struct made *m, uint32_t serial, const void *packet, size_t size)
+{
+    const size_t at = m->size;
+    put_page(m, serial, 0, packet, size, size);
+    m->bytes[at + 5] = 2;
+}
+
+/* Numbers the page with a packet of this size that was added last. */
+TEST_UNUSED static void number_page(struct made *m, size_t packet_size, uint32_t number)
+{
+    uint8_t *page = m->bytes + m->size - packet_size - (packet_size / 255 + 1) - 27;
+    for (int i = 0; i < 4; i++)
+        page[18 + i] = (uint8_t)(number >> 8 * i);
+}
+
 TEST_UNUSED static void put_vorbis(struct made *m, uint32_t serial, unsigned channels, unsigned rate)
 {
     struct made p = { 0 };

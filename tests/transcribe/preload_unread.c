@@ -4,6 +4,7 @@
  *
  *   GD_UNREAD_OPEN     opening files whose path contains this fails
  *   GD_UNREAD_READ     reading files whose path contains this fails
+ *   GD_UNREAD_CHANGE   reading files whose path contains this changes the time of their last change
  *   GD_UNREAD_ERROR    the errno, a number
  *   GD_UNREAD_TIMES    how often each call fails, in all processes together
  *   GD_UNREAD_COUNTS   a directory with files that count the failures: each failure adds a byte
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The original function. */
@@ -48,12 +50,20 @@ static bool fails(const char *variable, const char *path)
     return !enough;
 }
 
+static void change(int fd, const char *path)
+{
+    static const struct timespec never[2] = { { 1, 0 }, { 1, 0 } };
+    if (fails("GD_UNREAD_CHANGE", path) && futimens(fd, never) < 0)
+        abort();
+}
+
 static bool fails_fd(int fd)
 {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, path, sizeof path - 1);
     path[n > 0 ? n : 0] = '\0';
+    change(fd, path);
     return fails("GD_UNREAD_READ", path);
 }
 

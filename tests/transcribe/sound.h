@@ -85,4 +85,45 @@ TEST_UNUSED static void join_clips(const char *path, int n, double pause, char *
     end_wav(f);
 }
 
+/* Samples that were written are taken for those of two channels in turn. */
+TEST_UNUSED static void end_stereo_wav(FILE *f)
+{
+    CHECK_EQ(fseek(f, 22, SEEK_SET), 0);
+    put16(f, 2);
+    CHECK_EQ(fseek(f, 28, SEEK_SET), 0);
+    put32(f, TR_RATE * 4), put16(f, 4);
+    CHECK_EQ(fseek(f, 0, SEEK_END), 0);
+    end_wav(f);
+}
+
+TEST_UNUSED static void make_stereo_silence(const char *path, double seconds)
+{
+    FILE *f = begin_wav(path);
+    put_silence(f, 2 * seconds);
+    end_stereo_wav(f);
+}
+
+/* Clip 20 on the left channel, and clip 21 on the right one. Also writes mono.wav. */
+TEST_UNUSED static void make_call(const char *path)
+{
+    static int16_t both[2][10 * TR_RATE];
+    size_t longest = 0;
+    for (int i = 0; i < 2; i++) {
+        char name[100];
+        FILE *f = begin_wav("mono.wav");
+        snprintf(name, sizeof name, "tests/data/speech/clip_%03d.flac", 20 + i);
+        put_clip(f, source_path(name));
+        end_wav(f);
+        f = fopen("mono.wav", "rbe");
+        CHECK(f && fseek(f, 44, SEEK_SET) == 0);
+        const size_t n = fread(both[i], sizeof **both, 10 * TR_RATE, f);
+        longest = n > longest ? n : longest;
+        CHECK_EQ(fclose(f), 0);
+    }
+    FILE *f = begin_wav(path);
+    for (size_t i = 0; i < longest; i++)
+        put16(f, (uint16_t)both[0][i]), put16(f, (uint16_t)both[1][i]);
+    end_stereo_wav(f);
+}
+
 #endif

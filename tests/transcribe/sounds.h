@@ -13,7 +13,7 @@
 #include <math.h>
 #include <sndfile.h>
 
-#include "apps/transcribe/audio/decoder.h"
+#include "apps/transcribe/audio/audio.h"
 #include "transcribe/headers.h"
 
 enum {
@@ -65,6 +65,12 @@ TEST_UNUSED static struct tr_audio *opened(const char *path)
         FAIL("%s", message);
     CHECK(a != NULL);
     return a;
+}
+
+/* Decodes only so many seconds ahead. */
+TEST_UNUSED static int open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s)
+{
+    return tr_audio_open_how(out, &(struct tr_audio_how){ .path = path, .ahead_s = ahead_s }, message);
 }
 
 TEST_UNUSED static long read_all(const char *path)

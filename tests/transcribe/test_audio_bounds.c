@@ -30,7 +30,7 @@ TEST(hours_in_bounded_memory)
     make_wav_file("b.wav", RATE, 1, 100);
     read_all("b.wav"); /* so that the libraries are loaded before */
     const long before = rss_bytes();
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", AHEAD, message), 0);
+    CHECK_EQ(open_ahead(&a, "a.wav", AHEAD), 0);
     CHECK(tr_audio_seconds(a) == SECONDS);
     long n;
     int64_t total = 0;
@@ -78,7 +78,7 @@ TEST(opened_and_closed_a_thousand_times)
     struct tr_audio *a;
     const int fd = open_descriptors();
     for (int i = 0; i < 1000; i++) {
-        CHECK_EQ(tr_audio_open_ahead(&a, i % 2 ? "a.wav" : "b.wav", 1, message), 0);
+        CHECK_EQ(open_ahead(&a, i % 2 ? "a.wav" : "b.wav", 1), 0);
         if (i % 3)
             CHECK_GT(tr_audio_read(a, samples, 100, message), 0);
         tr_audio_close(&a);
@@ -96,7 +96,7 @@ TEST(closed_while_the_thread_decodes)
     CHECK(make("a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 44100, 2, 44100L * 30));
     for (int i = 0; i < 50; i++) {
         struct tr_audio *a;
-        CHECK_EQ(tr_audio_open_ahead(&a, "a.flac", 1, message), 0);
+        CHECK_EQ(open_ahead(&a, "a.flac", 1), 0);
         CHECK_EQ(tr_audio_read(a, samples, (size_t)(1 + i * 1000), message), 1 + i * 1000);
         tr_audio_close(&a);
     }
@@ -115,7 +115,7 @@ TEST(reads_of_any_size)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct tr_audio *a;
         long got, total = 0;
-        CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 1, message), 0);
+        CHECK_EQ(open_ahead(&a, "a.wav", 1), 0);
         memset(samples, 0, sizeof samples);
         while ((got = tr_audio_read(a, samples + total, sizes[i], message)) > 0) {
             total += got;
@@ -141,7 +141,7 @@ TEST(the_thread_starts_with_the_first_read_and_takes_no_signals)
     directory_enter();
     make_wav_file("a.wav", 16000, 1, 16000 * 20);
     struct tr_audio *a;
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, message), 0);
+    CHECK_EQ(open_ahead(&a, "a.wav", 2), 0);
     CHECK_EQ(threads(), 0);
     CHECK_EQ(tr_audio_read(a, samples, 10, message), 10);
     CHECK_EQ(threads(), 1);

@@ -124,7 +124,7 @@ TEST(reading_may_fail_further_on)
     long n, total = 0;
     directory_enter();
     make_wav_file("a.wav", 16000, 1, 320000);
-    CHECK_EQ(tr_audio_open_ahead(&a, "a.wav", 2, message), 0);
+    CHECK_EQ(open_ahead(&a, "a.wav", 2), 0);
     read_error = ESTALE;
     while ((n = tr_audio_read(a, samples + total, 7000, message)) > 0)
         total += n;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Decoders: the libraries with which audio.c reads files. All have the same interface. Private to audio.c and the
- * decoders.
+ * Decoders: the libraries with which source.c reads files. All have the same interface. Private to this directory.
  */
 #ifndef GD_TRANSCRIBE_AUDIO_DECODER_H
 #define GD_TRANSCRIBE_AUDIO_DECODER_H
@@ -13,11 +12,13 @@
 
 #include "apps/transcribe/audio/audio.h"
 #include "apps/transcribe/audio/header.h"
+#include "base/text/buffer.h"
 
-/* The file as decoders see it: bytes, and a position that the decoder moves. Decoders do not get the name of the file,
- * so a file cannot make them open other files. Errors are kept in `error`. */
+/* The file as decoders see it: bytes, and a position that the decoder moves. It may be a part of the real file. Decoders
+ * do not get the name of the file, so a file cannot make them open other files. Errors are kept in `error`. */
 struct tr_file {
     int fd;
+    uint64_t from; /* offset of the part in the real file */
     uint64_t at, size;
     int error;        /* errno of a failed read, or ENOMEM if a decoder had no memory; 0: no error */
     uint64_t mend_at; /* offset of four bytes that are read as `mend` instead; 0: none */
@@ -51,11 +52,10 @@ struct tr_decoder {
     /* Returns the number of frames read, each of `lanes` samples; 0 at the end, -1 with a reason. */
     long (*read)(void *state, float *to, size_t frames, char why[TR_WHY]);
     void (*close)(void *state);
+    /* Appends the version of the library, and the usual extensions of files that it reads: "wav, flac". */
+    void (*about)(struct gd__buffer *version, struct gd__buffer *formats);
 };
 
 extern const struct tr_decoder tr_mpg123, tr_sndfile, tr_ffmpeg;
-
-/* tr_audio_open() with another length to decode ahead. */
-int tr_audio_open_ahead(struct tr_audio **out, const char *path, unsigned ahead_s, char message[TR_MESSAGE_MAX]);
 
 #endif

@@ -289,4 +289,26 @@ static long ffmpeg_read(void *state, float *to, size_t frames, char why[TR_WHY])
     return (long)n;
 }
 
-const struct tr_decoder tr_ffmpeg = { "FFmpeg", NULL, ffmpeg_open, ffmpeg_read, ffmpeg_close };
+/* FFmpeg reads some hundred formats. These are the ones that users have. */
+static void ffmpeg_about(struct gd__buffer *version, struct gd__buffer *formats)
+{
+    static const struct {
+        const char *extension, *container;
+        enum AVCodecID codec;
+    } usual[] = {
+        { "m4a", "mov", AV_CODEC_ID_AAC },    { "aac", "aac", AV_CODEC_ID_AAC },
+        { "mp4", "mov", AV_CODEC_ID_AAC },    { "mkv", "matroska", AV_CODEC_ID_AAC },
+        { "webm", "webm", AV_CODEC_ID_OPUS }, { "wma", "asf", AV_CODEC_ID_WMAV2 },
+        { "amr", "amr", AV_CODEC_ID_AMR_NB }, { "ac3", "ac3", AV_CODEC_ID_AC3 },
+    };
+    const char *before = "";
+    gd__buffer_text(version, av_version_info());
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        if (!av_find_input_format(usual[i].container) || !avcodec_find_decoder(usual[i].codec))
+            continue;
+        gd__buffer_format(formats, "%s%s", before, usual[i].extension);
+        before = ", ";
+    }
+}
+
+const struct tr_decoder tr_ffmpeg = { "FFmpeg", NULL, ffmpeg_open, ffmpeg_read, ffmpeg_close, ffmpeg_about };

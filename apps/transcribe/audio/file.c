@@ -23,8 +23,10 @@ static void mend(const struct tr_file *f, uint8_t *bytes, uint64_t at, size_t go
 ssize_t tr_file_read(struct tr_file *f, void *to, size_t size)
 {
     size_t done = 0;
+    const uint64_t left = f->at < f->size ? f->size - f->at : 0;
+    size = size < left ? size : (size_t)left;
     while (done < size) {
-        const ssize_t n = pread(f->fd, (char *)to + done, size - done, (off_t)(f->at + done));
+        const ssize_t n = pread(f->fd, (char *)to + done, size - done, (off_t)(f->from + f->at + done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {

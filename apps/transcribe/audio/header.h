@@ -2,8 +2,9 @@
  *
  * Finds the duration of an audio file, and whether it is complete, from its first bytes, without decoding it.
  *
- * WAV (RIFF, RF64), FLAC, Ogg (Vorbis, Opus) and MP3. Each file costs one or two reads of a few KiB, so a directory of
- * a hundred thousand files can be sorted before the first is transcribed.
+ * WAV (RIFF, RF64), FLAC, Ogg (Vorbis, Opus) and MP3. Each file costs a few reads of a few KiB, so a directory of a
+ * hundred thousand files can be sorted before the first is transcribed. Only an Ogg file of several streams, one after
+ * the other, costs a read for each of its pages.
  */
 #ifndef GD_TRANSCRIBE_AUDIO_HEADER_H
 #define GD_TRANSCRIBE_AUDIO_HEADER_H
@@ -31,5 +32,8 @@ int tr_header_read(struct tr_header *out, const char *path);
 
 /* The same for an open file. Its offset does not change. */
 int tr_header_read_fd(struct tr_header *out, int fd);
+
+/* The same for a part of the file: size bytes from the offset from on. Offsets in the header are those in the part. */
+int tr_header_read_part(struct tr_header *out, int fd, uint64_t from, uint64_t size);
 
 #endif

@@ -99,4 +99,11 @@ static void mp3_close(void *state)
     mpg123_delete(state);
 }
 
-const struct tr_decoder tr_mpg123 = { "libmpg123", mp3_wants, mp3_open, mp3_read, mp3_close };
+/* The version that the build found, because older libraries do not tell theirs. */
+static void mp3_about(struct gd__buffer *version, struct gd__buffer *formats)
+{
+    gd__buffer_text(version, TR_HAVE_MPG123);
+    gd__buffer_text(formats, "mp3");
+}
+
+const struct tr_decoder tr_mpg123 = { "libmpg123", mp3_wants, mp3_open, mp3_read, mp3_close, mp3_about };

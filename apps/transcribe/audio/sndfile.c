@@ -16,7 +16,10 @@
 
 #include "apps/transcribe/audio/decoder.h"
 
-enum { MP3_STRETCH = 64 }; /* more than the ratio of the highest bit rate to the lowest (320 / 8) */
+enum {
+    MP3_STRETCH = 64, /* more than the ratio of the highest bit rate to the lowest (320 / 8) */
+    MPEG = 0x230000   /* a format since libsndfile 1.1; older headers do not have its name */
+};
 
 struct state {
     SNDFILE *sound;
@@ -167,4 +170,52 @@ static void sndfile_close(void *state)
     free(s);
 }
 
-const struct tr_decoder tr_sndfile = { "libsndfile", NULL, sndfile_open, sndfile_read, sndfile_close };
+/* Whether the word is in a list that is separated by ", ". */
+static bool is_listed(const struct gd__buffer *b, const char *word)
+{
+    const size_t size = strlen(word);
+    for (size_t i = 0; i + size <= b->size; i++) {
+        if (memcmp(b->data + i, word, size) == 0 && (i == 0 || b->data[i - 1] == ' ') &&
+            (i + size == b->size || b->data[i + size] == ','))
+            return true;
+    }
+    return false;
+}
+
+static void add_format(struct gd__buffer *b, const char *extension)
+{
+    if (!is_listed(b, extension))
+        gd__buffer_format(b, "%s%s", b->size > 0 ? ", " : "", extension);
+}
+
+static bool has_format(int format)
+{
+    return sf_format_check(&(SF_INFO){ .samplerate = 48000, .channels = 1, .format = format });
+}
+
+/* The formats that users have most come first. Files without a header (raw) are not accepted. */
+static void sndfile_about(struct gd__buffer *version, struct gd__buffer *formats)
+{
+    const char *name = sf_version_string(); /* "libsndfile-1.2.0" */
+    int count = 0;
+    gd__buffer_text(version, name + strcspn(name, "0123456789"));
+    if (has_format(SF_FORMAT_WAV | SF_FORMAT_PCM_16))
+        add_format(formats, "wav");
+    if (has_format(SF_FORMAT_FLAC | SF_FORMAT_PCM_16))
+        add_format(formats, "flac");
+    if (has_format(SF_FORMAT_OGG | SF_FORMAT_VORBIS))
+        add_format(formats, "ogg");
+    if (has_format(SF_FORMAT_OGG | SF_FORMAT_OPUS))
+        add_format(formats, "opus");
+    sf_command(NULL, SFC_GET_FORMAT_MAJOR_COUNT, &count, sizeof count);
+    for (int i = 0; i < count; i++) {
+        SF_FORMAT_INFO info = { .format = i };
+        if (sf_command(NULL, SFC_GET_FORMAT_MAJOR, &info, sizeof info) == 0 && info.extension &&
+            info.format != SF_FORMAT_RAW && (info.format != SF_FORMAT_OGG || is_listed(formats, "ogg")))
+            add_format(formats, info.format == MPEG ? "mp3" : info.extension);
+    }
+}
+
+const struct tr_decoder tr_sndfile = {
+    "libsndfile", NULL, sndfile_open, sndfile_read, sndfile_close, sndfile_about,
+};
