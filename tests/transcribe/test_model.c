@@ -271,25 +271,6 @@ TEST(convolutions_must_be_f16)
     refused("convolution weights are not 16-bit");
 }
 
-TEST(other_model_formats_are_named)
-{
-    static const char *const files[][2] = {
-        { "GGUF\3\1\1\1xxxxxxxxxxxxxxxxxxxx", "is a GGUF file" },
-        { "PK\3\4xxxxxxxxxxxxxxxxxxxxxxxxxx", "is a PyTorch file" },
-        { "version https://git-lfs.github.com/spec/v1\n", "Git LFS" },
-        { "<!DOCTYPE html><html>", "is a web page" },
-        { "{\"error\":\"not found\"}", "is a text" },
-        { "RIFFxxxxWAVEfmt xxxxxxxxxxxxxxxx", "is not a model in whisper.cpp's format" },
-        { "x", "is not a model in whisper.cpp's format" },
-    };
-    directory_enter();
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        write_bytes("it.bin", files[i][0], strlen(files[i][0]));
-        CHECK_EQ(tr_model_check(&model, "it.bin"), -1);
-        CHECK_CONTAINS(gd__fail_text(), files[i][1]);
-    }
-}
-
 TEST(paths_that_are_not_files)
 {
     directory_enter();

@@ -3,6 +3,7 @@
  * Where models are found, the messages if they are missing, and their checksums.
  */
 #include "apps/transcribe/model/model_sums.h"
+#include "apps/transcribe/model/published.h"
 #include "base/failure.h"
 #include "base/text/buffer.h"
 #include "made_model.h"
@@ -118,7 +119,7 @@ TEST(without_a_home)
     unsetenv("HOME");
     is_found_at("models/ggml-own.bin", NULL);
     CHECK_EQ(tr_model_find(&model, "base", NULL, NULL), -1);
-    CHECK_CONTAINS(gd__fail_text(), "mkdir -p models && curl -L -o models/ggml-base.bin https://");
+    CHECK_CONTAINS(gd__fail_text(), "\n  gpu-dispatch models download base");
 }
 
 TEST(by_path)
@@ -149,8 +150,7 @@ TEST(a_missing_model)
     CHECK_CONTAINS(text, "/home/.cache/huggingface/hub/models--ggerganov--whisper.cpp/snapshots\n");
     /* The last line is only the command. */
     CHECK_CONTAINS(text, "\nThis command downloads it:\n");
-    CHECK_STR(strrchr(text, '\n'), "\n  mkdir -p ~/.cache/whisper.cpp && curl -L -o ~/.cache/whisper.cpp/ggml-base.bin "
-                                   "https://huggingface.co/ggerganov/whisper.cpp/resolve/main/ggml-base.bin");
+    CHECK_STR(strrchr(text, '\n'), "\n  gpu-dispatch models download base");
     CHECK(model.path == NULL);
 }
 
@@ -172,22 +172,18 @@ TEST(a_model_missing_in_many_places)
     }
     CHECK_EQ(tr_model_find(&model, "base", NULL, "here"), -1);
     CHECK_CONTAINS(gd__fail_text(), "These places were searched:\n  here\n  /nnn");
-    CHECK_CONTAINS(gd__fail_text(), " more\nThis command downloads it:\n  mkdir -p here && curl -L");
-    CHECK_STR(strrchr(gd__fail_text(), '/'), "/ggml-base.bin");
+    CHECK_CONTAINS(gd__fail_text(), " more\nThis command downloads it:\n  ");
+    CHECK_STR(strrchr(gd__fail_text(), '\n'), "\n  gpu-dispatch models download base --model-dir here");
 }
 
 TEST(the_download_command_names_the_right_directory)
 {
     enter();
-    setenv("GPU_DISPATCH_MODELS", "/srv/models", 1);
+    setenv("GPU_DISPATCH_MODELS", "/srv/models", 1); /* the command reads the variable too */
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, NULL), -1);
-    CHECK_CONTAINS(gd__fail_text(), "\n  mkdir -p /srv/models && curl -L -o /srv/models/ggml-tiny.en.bin https");
-    CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "given"), -1);
-    CHECK_CONTAINS(gd__fail_text(), "curl -L -o given/ggml-tiny.en.bin https");
+    CHECK_STR(strrchr(gd__fail_text(), '\n'), "\n  gpu-dispatch models download tiny.en");
     CHECK_EQ(tr_model_find(&model, "tiny.en", NULL, "it's \"here\" $(now)"), -1);
-    CHECK_CONTAINS(
-        gd__fail_text(),
-        "mkdir -p 'it'\\''s \"here\" $(now)' && curl -L -o 'it'\\''s \"here\" $(now)'/ggml-tiny.en.bin https");
+    CHECK_CONTAINS(gd__fail_text(), "download tiny.en --model-dir 'it'\\''s \"here\" $(now)'");
 }
 
 TEST(large_means_large_v3)
@@ -204,7 +200,7 @@ static void no_model(const char *size, const char *message)
     if (tr_model_find(&model, size, NULL, NULL) == 0)
         FAIL("%s was found", size);
     CHECK_CONTAINS(gd__fail_text(), message);
-    CHECK(strstr(gd__fail_text(), "curl") == NULL);
+    CHECK(strstr(gd__fail_text(), "download") == NULL);
 }
 
 TEST(unknown_sizes)
@@ -213,7 +209,7 @@ TEST(unknown_sizes)
     no_model("bsae", "\"bsae\" is not the size of a model: did you mean base?");
     no_model("large-v4", "did you mean large-v");
     no_model("gigantic", "\"gigantic\" is not the size of a model\nThe sizes are tiny, tiny-q5_1, ");
-    no_model("gigantic", "large-v3-turbo-q8_0 and demo");
+    no_model("gigantic", "distil-large-v3.5 and demo");
     no_model("", "is not the size");
     no_model("../x", "give a model file with --model");
     no_model("/models/ggml-base.bin", "give a model file with --model");
@@ -319,7 +315,8 @@ TEST(a_wrong_file_with_a_published_name)
     CHECK_CONTAINS(gd__fail_text(), "is not the model base");
     CHECK_CONTAINS(gd__fail_text(),
                    "instead of 465707469ff3a37a2b9b8d8f89f2f99de7299dac\nTo use it anyway, give its path "
-                   "with --model; otherwise delete it. This command downloads it again:\n  mkdir -p");
+                   "with --model; otherwise delete it. This command then downloads it again:\n  "
+                   "gpu-dispatch models download base");
     CHECK(model.path == NULL);
 }
 
@@ -442,18 +439,72 @@ TEST(failing_to_remember_is_not_an_error)
 TEST(names_and_sums_of_published_models)
 {
     size_t n;
-    const char *const *names = tr_model_names(&n);
-    CHECK_EQ(n, 34);
-    CHECK_STR(names[n - 1], "demo");
+    const struct tr_published *all = tr_published_all(&n);
+    CHECK_EQ(n, 39);
+    CHECK_STR(all[n - 1].name, "demo");
     for (size_t i = 0; i < n; i++) {
-        const char *sum = tr_model_sum(names[i]);
-        CHECK(sum && strlen(sum) == 40 && strspn(sum, "0123456789abcdef") == 40);
+        const size_t size = strlen(all[i].sum);
+        CHECK((size == 40 || size == 64) && strspn(all[i].sum, "0123456789abcdef") == size);
+        CHECK(all[i].bytes > 0);
+        CHECK(tr_published_find(all[i].name) == &all[i]);
         for (size_t k = 0; k < i; k++)
-            CHECK(strcmp(sum, tr_model_sum(names[k])) != 0 && strcmp(names[i], names[k]) != 0);
+            CHECK(strcmp(all[i].sum, all[k].sum) != 0 && strcmp(all[i].name, all[k].name) != 0);
     }
-    CHECK_STR(tr_model_sum("base"), "465707469ff3a37a2b9b8d8f89f2f99de7299dac");
-    CHECK_STR(tr_model_sum("large-v3-turbo-q5_0"), "e050f7970618a659205450ad97eb95a18d69c9ee");
-    CHECK(tr_model_sum("own") == NULL);
+    CHECK_STR(tr_published_find("base")->sum, "465707469ff3a37a2b9b8d8f89f2f99de7299dac");
+    CHECK_STR(tr_published_find("large-v3-turbo-q5_0")->sum, "e050f7970618a659205450ad97eb95a18d69c9ee");
+    CHECK(tr_published_find("own") == NULL);
+    CHECK(tr_published_find("large") == NULL);
+}
+
+static void check_address(const char *name, const char *base, const char *expected)
+{
+    struct gd__buffer b = { 0 };
+    tr_published_address(&b, tr_published_find(name), base);
+    gd__buffer_add(&b, "", 1);
+    CHECK_STR(b.data, expected);
+    gd__buffer_free(&b);
+}
+
+TEST(addresses_of_published_models)
+{
+    check_address("base.en", NULL, "https://huggingface.co/ggerganov/whisper.cpp/resolve/main/ggml-base.en.bin");
+    check_address("base.en", "http://mirror/models//", "http://mirror/models/ggml-base.en.bin");
+    check_address("distil-large-v3.5", NULL,
+                  "https://huggingface.co/distil-whisper/distil-large-v3.5-ggml/resolve/main/ggml-model.bin");
+    check_address("distil-large-v3.5", "http://mirror", "http://mirror/ggml-distil-large-v3.5.bin");
+}
+
+/* --- a name that is a file or a size -------------------------------------------------------- */
+
+TEST(a_size_in_place_of_a_path)
+{
+    enter();
+    make_model("models/ggml-own.bin");
+    CHECK_EQ(tr_model_find(&model, "base", "own", NULL), 0);
+    CHECK_STR(model.name, "own");
+    CHECK_CONTAINS(model.path, "models/ggml-own.bin");
+    tr_model_free(&model);
+    make_model("given/ggml-other.bin");
+    CHECK_EQ(tr_model_find(&model, "base", "other", "given"), 0);
+    tr_model_free(&model);
+    CHECK_EQ(tr_model_find(&model, "base", "turbo", NULL), -1);
+    CHECK_CONTAINS(gd__fail_text(), "gpu-dispatch models download large-v3-turbo");
+    CHECK_EQ(tr_model_find(&model, "base", "distil-large-v3", NULL), -1);
+    CHECK_CONTAINS(gd__fail_text(), "gpu-dispatch models download distil-large-v3");
+    CHECK_EQ(tr_model_find(&model, "base", "bsae", NULL), -1);
+    CHECK_CONTAINS(gd__fail_text(), "\"bsae\" is neither a file nor the size of a model: did you mean base?");
+}
+
+TEST(a_file_comes_before_a_size)
+{
+    enter();
+    make_model("models/ggml-own.bin");
+    make_model("own");
+    CHECK_EQ(tr_model_find(&model, "base", "own", NULL), 0);
+    CHECK_STR(model.path, "own");
+    tr_model_free(&model);
+    CHECK_EQ(tr_model_find(&model, "base", "./other", NULL), -1);
+    CHECK_CONTAINS(gd__fail_text(), "./other: the model cannot be opened");
 }
 
 TEST_MAIN()

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/transcribe/model/foreign.h"
 #include "apps/transcribe/output/shown.h"
 #include "base/failure.h"
 
@@ -277,37 +278,17 @@ static int read_tensors(struct reader *r, const int32_t sizes[SIZES])
 
 /* --- the whole file ------------------------------------------------------------------- */
 
-/* Recognises files that people often have instead of a model, by their first bytes. */
-static int say_what_it_is(const struct reader *r, const unsigned char *begin, size_t size)
-{
-    static const struct {
-        const char *bytes, *message;
-    } others[] = {
-        { "GGUF", "is a GGUF file, which whisper.cpp does not read: get the model as ggml-*.bin" },
-        { "PK\3\4", "is a PyTorch file, as OpenAI's own program uses: get the model as ggml-*.bin" },
-        { "version https://git-lfs", "is only a Git LFS pointer to a file: download the file itself" },
-        { "<", "is a web page, not a model: the download went wrong" },
-        { "{", "is a text file, not a model: the download went wrong" },
-    };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        const size_t n = strlen(others[i].bytes);
-        if (size >= n && memcmp(begin, others[i].bytes, n) == 0)
-            return gd__fail("%s: %s", r->path, others[i].message);
-    }
-    return gd__fail("%s: is not a model in whisper.cpp's format (ggml-*.bin)", r->path);
-}
-
 static int read_magic(struct reader *r)
 {
     static const unsigned char magic[4] = { 'l', 'm', 'g', 'g' };
-    unsigned char begin[32] = { 0 };
+    unsigned char begin[TR_FOREIGN_BYTES] = { 0 };
     const size_t size = r->size < sizeof begin ? (size_t)r->size : sizeof begin;
     if (size == 0)
         return gd__fail("%s: is empty: delete it and download it again", r->path);
     if (take(r, begin, size) < 0)
         return -1;
     if (size < sizeof magic || memcmp(begin, magic, sizeof magic) != 0)
-        return say_what_it_is(r, begin, size);
+        return tr_foreign_file(r->path, begin, size);
     r->at = sizeof magic;
     return 0;
 }
@@ -337,9 +318,10 @@ static int open_model(struct reader *r, const char *path)
     r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a pipe without a writer must not block us */
     if (r->fd < 0 || fstat(r->fd, &st) < 0)
         return gd__fail("%s: the model cannot be opened: %s", r->path, strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return tr_foreign_directory(r->path, r->fd);
     if (!S_ISREG(st.st_mode))
-        return gd__fail("%s: is %s: give the file of a model", r->path,
-                        S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+        return gd__fail("%s: is not a regular file: give the file of a model", r->path);
     r->size = (uint64_t)st.st_size;
     return 0;
 }

@@ -25,7 +25,8 @@ struct tr_model {
     int mels;
 };
 
-/* Finds a model by size, or by path if path is not NULL. Checks the file: its magic, every tensor up to its last byte
+/* Finds a model by size, or by path if path is not NULL. A path without a slash and without .bin that names no file is
+ * taken as a size. Checks the file: its magic, every tensor up to its last byte
  * (a truncated file is refused) and, for a published model under its own name, its checksum. A correct checksum is
  * stored in the cache directory with the file's path, size and time, and not computed again. Returns 0, or -1 with
  * gd__fail_text(). The error message lists the directories that were searched and the exact command that downloads the

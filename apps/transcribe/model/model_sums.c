@@ -19,67 +19,11 @@
 #include <unistd.h>
 
 #include "apps/transcribe/model/sha1.h"
+#include "apps/transcribe/model/sha256.h"
 #include "apps/transcribe/output/shown.h"
 #include "base/failure.h"
 #include "base/file/write.h"
 #include "base/text/buffer.h"
-
-/* The checksums that whisper.cpp's authors published. The sum of demo is that of models/ggml-demo.bin in this source
- * tree. */
-#define MODELS(X)                                                        \
-    X("tiny", "bd577a113a864445d4c299885e0cb97d4ba92b5f")                \
-    X("tiny-q5_1", "2827a03e495b1ed3048ef28a6a4620537db4ee51")           \
-    X("tiny-q8_0", "19e8118f6652a650569f5a949d962154e01571d9")           \
-    X("tiny.en", "c78c86eb1a8faa21b369bcd33207cc90d64ae9df")             \
-    X("tiny.en-q5_1", "3fb92ec865cbbc769f08137f22470d6b66e071b6")        \
-    X("tiny.en-q8_0", "802d6668e7d411123e672abe4cb6c18f12306abb")        \
-    X("base", "465707469ff3a37a2b9b8d8f89f2f99de7299dac")                \
-    X("base-q5_1", "a3733eda680ef76256db5fc5dd9de8629e62c5e7")           \
-    X("base-q8_0", "7bb89bb49ed6955013b166f1b6a6c04584a20fbe")           \
-    X("base.en", "137c40403d78fd54d454da0f9bd998f78703390c")             \
-    X("base.en-q5_1", "d26d7ce5a1b6e57bea5d0431b9c20ae49423c94a")        \
-    X("base.en-q8_0", "bb1574182e9b924452bf0cd1510ac034d323e948")        \
-    X("small", "55356645c2b361a969dfd0ef2c5a50d530afd8d5")               \
-    X("small-q5_1", "6fe57ddcfdd1c6b07cdcc73aaf620810ce5fc771")          \
-    X("small-q8_0", "bcad8a2083f4e53d648d586b7dbc0cd673d8afad")          \
-    X("small.en", "db8a495a91d927739e50b3fc1cc4c6b8f6c2d022")            \
-    X("small.en-q5_1", "20f54878d608f94e4a8ee3ae56016571d47cba34")       \
-    X("small.en-q8_0", "9d75ff4ccfa0a8217870d7405cf8cef0a5579852")       \
-    X("medium", "fd9727b6e1217c2f614f9b698455c4ffd82463b4")              \
-    X("medium-q5_0", "7718d4c1ec62ca96998f058114db98236937490e")         \
-    X("medium-q8_0", "e66645948aff4bebbec71b3485c576f3d63af5d6")         \
-    X("medium.en", "8c30f0e44ce9560643ebd10bbe50cd20eafd3723")           \
-    X("medium.en-q5_0", "bb3b5281bddd61605d6fc76bc5b92d8f20284c3b")      \
-    X("medium.en-q8_0", "b1cf48c12c807e14881f634fb7b6c6ca867f6b38")      \
-    X("large-v1", "b1caaf735c4cc1429223d5a74f0f4d0b9b59a299")            \
-    X("large-v2", "0f4c8e34f21cf1a914c59d8b3ce882345ad349d6")            \
-    X("large-v2-q5_0", "00e39f2196344e901b3a2bd5814807a769bd1630")       \
-    X("large-v2-q8_0", "da97d6ca8f8ffbeeb5fd147f79010eeea194ba38")       \
-    X("large-v3", "ad82bf6a9043ceed055076d0fd39f5f186ff8062")            \
-    X("large-v3-q5_0", "e6e2ed78495d403bef4b7cff42ef4aaadcfea8de")       \
-    X("large-v3-turbo", "4af2b29d7ec73d781377bfd1758ca957a807e941")      \
-    X("large-v3-turbo-q5_0", "e050f7970618a659205450ad97eb95a18d69c9ee") \
-    X("large-v3-turbo-q8_0", "01bf15bedffe9f39d65c1b6ff9b687ea91f59e0e") \
-    X("demo", "954490f54334d843c9ec49e7c34635f4c9465284")
-
-#define NAME_OF(name, sum) name,
-#define SUM_OF(name, sum)  sum,
-static const char *const names[] = { MODELS(NAME_OF) }, *const sums[] = { MODELS(SUM_OF) };
-
-const char *const *tr_model_names(size_t *n)
-{
-    *n = sizeof names / sizeof *names;
-    return names;
-}
-
-const char *tr_model_sum(const char *name)
-{
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(name, names[i]) == 0)
-            return sums[i];
-    }
-    return NULL;
-}
 
 /* --- the cache ------------------------------------------------------------------------ */
 
@@ -199,43 +143,82 @@ static void remember(const struct gd__buffer *all, const struct gd__buffer *line
 
 /* --- checking ------------------------------------------------------------------------- */
 
-static int sum_file(const char *path, char found[41])
+/* Adds the rest of an open file. Returns 0, or -1 with errno. */
+static int add_file(int fd, struct tr_sha1 *one, struct tr_sha256 *two)
 {
     enum { PIECE = 1 << 18 };
-    char room[TR_SHOWN], *piece = malloc(PIECE);
-    const int fd = piece ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    struct tr_sha1 s;
+    char *piece = malloc(PIECE);
     ssize_t n = -1;
-    tr_sha1_begin(&s);
-    if (fd >= 0) {
-        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-        while ((n = read(fd, piece, PIECE)) > 0 || (n < 0 && errno == EINTR)) {
-            if (n > 0)
-                tr_sha1_add(&s, piece, (size_t)n);
-        }
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    while (piece && ((n = read(fd, piece, PIECE)) > 0 || (n < 0 && errno == EINTR))) {
+        if (n > 0 && one)
+            tr_sha1_add(one, piece, (size_t)n);
+        if (n > 0 && two)
+            tr_sha256_add(two, piece, (size_t)n);
     }
-    if (n == 0)
-        tr_sha1_end(&s, found);
-    else
-        gd__fail("%s: cannot be read: %s", tr_shown(room, path), piece ? strerror(errno) : "no memory");
-    if (fd >= 0)
-        close(fd);
     free(piece);
     return n == 0 ? 0 : -1;
 }
 
-int tr_model_verify(const char *path, const char *sum, char found[41])
+int tr_model_sum_file(const char *path, const char *like, char found[TR_SUM_TEXT])
 {
-    struct gd__buffer all = { 0 }, line = { 0 };
+    const bool long_sum = strlen(like) == TR_SHA256_TEXT - 1;
+    char room[TR_SHOWN];
+    struct tr_sha1 one;
+    struct tr_sha256 two;
+    tr_sha1_begin(&one);
+    tr_sha256_begin(&two);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int result = fd < 0 ? -1 : add_file(fd, long_sum ? NULL : &one, long_sum ? &two : NULL);
+    if (result < 0)
+        result = gd__fail("%s: cannot be read: %s", tr_shown(room, path), strerror(errno));
+    else if (long_sum)
+        tr_sha256_end(&two, found);
+    else
+        tr_sha1_end(&one, found);
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+/* Makes the line that the cache would have for this file, and reads the cache. The file's time is read before its
+ * contents. If the file changes meanwhile, the line no longer matches it. */
+static bool look_up(const char *path, const char *sum, struct gd__buffer *all, struct gd__buffer *line)
+{
     struct stat st;
     char *real = realpath(path, NULL);
-    /* The file's time is read before its contents. If the file changes meanwhile, the line no longer matches it. */
-    const bool cacheable = real && stat(real, &st) == 0 && make_line(&line, real, sum, &st);
-    int result = 1;
+    const bool cacheable = real && stat(real, &st) == 0 && make_line(line, real, sum, &st);
+    free(real);
     if (cacheable)
-        read_cache(&all);
+        read_cache(all);
+    return cacheable;
+}
+
+bool tr_model_is_verified(const char *path, const char *sum)
+{
+    struct gd__buffer all = { 0 }, line = { 0 };
+    const bool good = look_up(path, sum, &all, &line) && all.size > 0 && contains(&all, &line);
+    gd__buffer_free(&all);
+    gd__buffer_free(&line);
+    return good;
+}
+
+void tr_model_remember(const char *path, const char *sum)
+{
+    struct gd__buffer all = { 0 }, line = { 0 };
+    if (look_up(path, sum, &all, &line))
+        remember(&all, &line);
+    gd__buffer_free(&all);
+    gd__buffer_free(&line);
+}
+
+int tr_model_verify(const char *path, const char *sum, char found[TR_SUM_TEXT])
+{
+    struct gd__buffer all = { 0 }, line = { 0 };
+    const bool cacheable = look_up(path, sum, &all, &line);
+    int result = 1;
     if (!cacheable || all.size == 0 || !contains(&all, &line)) {
-        result = sum_file(path, found);
+        result = tr_model_sum_file(path, sum, found);
         if (result == 0)
             result = strcmp(found, sum) == 0;
         if (result == 1 && cacheable)
@@ -243,6 +226,5 @@ int tr_model_verify(const char *path, const char *sum, char found[41])
     }
     gd__buffer_free(&all);
     gd__buffer_free(&line);
-    free(real);
     return result;
 }
