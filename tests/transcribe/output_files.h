@@ -27,7 +27,7 @@ TEST_UNUSED static const char *path_of(const char *input)
 TEST_UNUSED static struct tr_transcript one_line(const char *text)
 {
     struct tr_transcript t = { .duration = 1 };
-    const struct tr_segment s = { .end = 1 };
+    const struct tr_segment_facts s = tr_segment_facts(0, 1);
     CHECK_EQ(tr_transcript_add(&t, &s, text, strlen(text)), 0);
     return t;
 }

@@ -20,7 +20,9 @@ TEST(every_requested_format)
     CHECK_STR(contents("out/x/a.vtt"), "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\ntext\n");
     CHECK_STR(contents("out/x/a.tsv"), "start\tend\ttext\n0\t1000\ttext\n");
     CHECK_CONTAINS(contents("out/x/a.json"), "{\"text\": \"text\"");
-    CHECK_EQ(entries_of("out/x"), 5);
+    CHECK_STR(contents("out/x/a.lrc"), "[00:00.00]text\n");
+    CHECK_STR(contents("out/x/a.csv"), "start,end,text\n0,1000,\"text\"\n");
+    CHECK_EQ(entries_of("out/x"), 7);
 }
 
 TEST(one_format_alone)

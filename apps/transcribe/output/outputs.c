@@ -255,15 +255,17 @@ struct tr_outputs {
     struct tr_part parts[TR_FORMATS]; /* a part without a final path was not requested */
 };
 
-/* An estimate of an output's size: speech has some 15 letters a second, in segments of a few seconds. */
-static uint64_t room_for(enum tr_format f, double seconds)
+/* An estimate of an output's size: speech has some 15 letters a second, in segments of a few seconds. Highlighted words
+ * repeat the text of a cue for each of its words. */
+static uint64_t room_for(const struct tr_places *p, enum tr_format f, double seconds)
 {
     static const unsigned per_second[TR_FORMATS] = {
-        [TR_TXT] = 16, [TR_SRT] = 32, [TR_VTT] = 32, [TR_JSON] = 64, [TR_TSV] = 24
+        [TR_TXT] = 16, [TR_SRT] = 32, [TR_VTT] = 32, [TR_JSON] = 128, [TR_TSV] = 24, [TR_LRC] = 24, [TR_CSV] = 24
     };
     const double most = 86400; /* a day: a header may give a wrong duration that is much longer */
     const double known = seconds > 0 ? seconds : 0;
-    return LEAST_ROOM + (uint64_t)((known < most ? known : most) * per_second[f]);
+    const unsigned times = p->layout.highlight_words && (f == TR_SRT || f == TR_VTT) ? 10 : 1;
+    return LEAST_ROOM + (uint64_t)((known < most ? known : most) * per_second[f] * times);
 }
 
 static int begin_part(struct tr_outputs *o, enum tr_format f, struct gd__buffer *path, double seconds)
@@ -272,7 +274,7 @@ static int begin_part(struct tr_outputs *o, enum tr_format f, struct gd__buffer 
     if (find_place(path, o->places, o->input, f) < 0)
         return -1;
     part->final = strdup(path->data);
-    return part->final ? tr_part_create(part, room_for(f, seconds)) : no_memory();
+    return part->final ? tr_part_create(part, room_for(o->places, f, seconds)) : no_memory();
 }
 
 int tr_outputs_begin(struct tr_outputs **out, const struct tr_places *p, const char *input, double seconds)
@@ -304,7 +306,7 @@ static int fill(struct tr_outputs *o, enum tr_format f, const struct tr_transcri
     struct gd__buffer contents = { 0 };
     int result = check_place(part->final, o->input); /* checked again, because files may have changed meanwhile */
     if (result == 0) {
-        tr_format_write(&contents, f, t);
+        tr_format_write(&contents, f, t, &o->places->layout);
         result = contents.failed ? no_memory() : tr_part_fill(part, &contents, o->places->sync);
     }
     gd__buffer_free(&contents);

@@ -8,14 +8,16 @@
 
 #include <stdbool.h>
 
+#include "apps/transcribe/output/formats/layout.h"
 #include "apps/transcribe/output/transcript.h"
 #include "base/text/buffer.h"
 
 struct tr_places {
     const char *input_dir, *output_dir;
-    unsigned formats; /* bits 1 << enum tr_format */
-    bool full_names;  /* talk.wav becomes talk.wav.txt, not talk.txt */
-    bool sync;        /* each file is forced to the disk before the rename, and its directory after it */
+    unsigned formats;        /* bits 1 << enum tr_format */
+    bool full_names;         /* talk.wav becomes talk.wav.txt, not talk.txt */
+    bool sync;               /* each file is forced to the disk before the rename, and its directory after it */
+    struct tr_layout layout; /* of srt and vtt */
 };
 
 /* The path of one output: output_dir, the path within input_dir (or the base name, for a file that is elsewhere), the

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,9 +70,10 @@ static double between(double value, double low, double high)
     return !(value > low) ? low : value > high ? high : value;
 }
 
+/* A NaN stays one: the probability is not known. */
 static float probability(float p)
 {
-    return (float)between((double)p, 0, 1);
+    return isnan(p) ? p : (float)between((double)p, 0, 1);
 }
 
 /* Puts a start and an end in order, between low and high. If the start is after the end, the end is trusted, and the
@@ -109,21 +111,67 @@ static void fit_words(struct tr_transcript *t, const struct tr_segment *s)
     }
 }
 
-int tr_transcript_add(struct tr_transcript *t, const struct tr_segment *s, const char *text, size_t size)
+struct tr_segment_facts tr_segment_facts(double start, double end)
+{
+    return (struct tr_segment_facts){
+        .start = start,
+        .end = end,
+        .probability = NAN,
+        .avg_logprob = NAN,
+        .no_speech = NAN,
+        .temperature = NAN,
+        .compression_ratio = NAN,
+        .seek = -1,
+    };
+}
+
+static int add_tokens(struct tr_transcript *t, const struct tr_segment_facts *f)
+{
+    const size_t n = f->tokens ? f->n_tokens : 0;
+    for (size_t i = 0; i < n; i++) {
+        void *items = t->tokens;
+        if (!make_room(&items, &t->tokens_room, t->n_tokens, sizeof *t->tokens))
+            return -1;
+        t->tokens = items;
+        t->tokens[t->n_tokens++] = f->tokens[i];
+    }
+    return 0;
+}
+
+/* The segment with its times in order, without its text. */
+static struct tr_segment make_segment(const struct tr_transcript *t, const struct tr_segment_facts *f)
+{
+    const struct tr_segment *last = t->n_segments ? &t->segments[t->n_segments - 1] : NULL;
+    struct tr_segment s = {
+        .start = f->start,
+        .end = f->end,
+        .probability = probability(f->probability),
+        .avg_logprob = f->avg_logprob,
+        .no_speech = probability(f->no_speech),
+        .temperature = f->temperature,
+        .compression_ratio = f->compression_ratio,
+        .seek = f->seek,
+        .speaker = t->speaker,
+        .first_word = last ? last->first_word + last->n_words : 0,
+        .first_token = last ? last->first_token + last->n_tokens : 0,
+    };
+    const double low = last && t->n_segments > t->first_of_speaker ? last->end : 0;
+    put_in_order(&s.start, &s.end, low, t->duration > 0 ? fmax(low, fmin(t->duration, longest)) : longest);
+    s.n_words = t->n_words - s.first_word;
+    s.n_tokens = t->n_tokens - s.first_token;
+    return s;
+}
+
+int tr_transcript_add(struct tr_transcript *t, const struct tr_segment_facts *f, const char *text, size_t size)
 {
     void *items = t->segments;
     if (!make_room(&items, &t->segments_room, t->n_segments, sizeof *t->segments))
         return -1;
     t->segments = items;
-    const struct tr_segment *last = t->n_segments ? &t->segments[t->n_segments - 1] : NULL;
-    struct tr_segment new = *s;
-    const double low = last ? last->end : 0;
-    put_in_order(&new.start, &new.end, low, t->duration > 0 ? fmax(low, fmin(t->duration, longest)) : longest);
-    new.probability = probability(s->probability);
-    new.no_speech = probability(s->no_speech);
+    if (add_tokens(t, f) < 0)
+        return -1;
+    struct tr_segment new = make_segment(t, f);
     new.text = t->text.size;
-    new.first_word = last ? last->first_word + last->n_words : 0;
-    new.n_words = t->n_words - new.first_word;
     add_utf8(&t->text, text, size);
     if (t->text.failed)
         return -1;
@@ -150,13 +198,43 @@ int tr_transcript_add_word(struct tr_transcript *t, const struct tr_word *w, con
     return 0;
 }
 
+/* --- speakers ----------------------------------------------------------------- */
+
+void tr_transcript_speak(struct tr_transcript *t, unsigned speaker)
+{
+    t->speaker = speaker;
+    t->first_of_speaker = t->n_segments;
+}
+
+/* Segments with equal starts stay in the order in which they were added, which is that of their texts. */
+static int by_start(const void *a, const void *b)
+{
+    const struct tr_segment *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return x->text < y->text ? -1 : x->text > y->text;
+}
+
+void tr_transcript_merge(struct tr_transcript *t)
+{
+    if (t->n_segments > 0)
+        qsort(t->segments, t->n_segments, sizeof *t->segments, by_start);
+}
+
+const char *tr_speaker_name(char room[TR_SPEAKER_NAME], unsigned speaker)
+{
+    snprintf(room, TR_SPEAKER_NAME, "Speaker %u", speaker);
+    return room;
+}
+
 void tr_transcript_clear(struct tr_transcript *t)
 {
-    t->n_segments = t->n_words = 0;
+    t->n_segments = t->n_words = t->n_tokens = 0;
     t->text.size = 0;
     t->text.failed = false;
+    tr_transcript_speak(t, 0);
     t->duration = 0;
-    t->language = NULL;
+    t->language = t->warning = NULL;
     t->language_probability = -1;
 }
 
@@ -164,6 +242,7 @@ void tr_transcript_free(struct tr_transcript *t)
 {
     free(t->segments);
     free(t->words);
+    free(t->tokens);
     gd__buffer_free(&t->text);
     *t = (struct tr_transcript){ 0 };
 }
