@@ -11,8 +11,10 @@
 #ifndef GD_TESTS_TRANSCRIBE_JOB_H
 #define GD_TESTS_TRANSCRIBE_JOB_H
 
+#include <fcntl.h>
 #include <gpu_dispatch/gpu_dispatch.h>
 #include <limits.h>
+#include <unistd.h>
 
 #include "base/text/buffer.h"
 #include "base/text/json.h"
@@ -30,8 +32,10 @@ struct job {
     enum gd_failure failures[MOST_FILES];
     unsigned attempts[MOST_FILES];
     char setup_error[1000];
+    char parts[1000]; /* the partial results, one after the other */
     unsigned timeout_ms, retries;
     const char *const *env;
+    const char *log; /* the file that gets the workers' output; NULL: it is dropped */
 };
 
 /* A job with two workers. */
@@ -69,6 +73,16 @@ TEST_UNUSED static void add_clip(struct job *j, int number)
     add_file(j, source_path(name));
 }
 
+/* Preloads a library into the workers of this test case only. */
+TEST_UNUSED static void preload(const char *name)
+{
+    char path[PATH_MAX];
+    if (TEST_SLOWDOWN > 1)
+        SKIP("a sanitizer must be the first library, and so must the library of this test");
+    snprintf(path, sizeof path, "%s/%s", getenv("GD_TEST_PLUGINS"), name);
+    setenv("LD_PRELOAD", path, 1);
+}
+
 static int next_file(void *user, struct gd_item *item)
 {
     struct job *j = user;
@@ -94,6 +108,15 @@ static void on_error(void *user, const struct gd_report *r)
     j->failures[r->task_id] = r->failure;
     j->attempts[r->task_id] = r->attempt;
     snprintf(j->errors[r->task_id], sizeof *j->errors, "%s", r->error);
+}
+
+static void on_partial(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data, size_t size)
+{
+    struct job *j = user;
+    const size_t n = strlen(j->parts);
+    (void)task_id, (void)worker_id, (void)attempt;
+    CHECK(gd__json_valid(data, size));
+    snprintf(j->parts + n, sizeof j->parts - n, "%.*s", (int)size, (const char *)data);
 }
 
 static void on_setup_fail(void *user, int worker_id, int gpu_id, const char *error)
@@ -126,8 +149,20 @@ TEST_UNUSED static int run(struct job *j)
     o.on_success = on_success;
     o.on_error = on_error;
     o.on_setup_fail = on_setup_fail;
+    o.on_partial = on_partial;
     o.env = j->env;
-    return gd_run(&o);
+    if (!j->log)
+        return gd_run(&o);
+    o.output = GD_OUTPUT_INHERIT;
+    fflush(stderr);
+    const int kept = dup(STDERR_FILENO), log = open(j->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CHECK(kept >= 0 && log >= 0);
+    CHECK(dup2(log, STDERR_FILENO) >= 0);
+    const int rc = gd_run(&o);
+    CHECK(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    close(log);
+    return rc;
 }
 
 /* --- results --------------------------------------------------------------------- */
@@ -177,6 +212,26 @@ TEST_UNUSED static const char *contents(const char *path)
     fclose(f);
     text[n] = '\0';
     return text;
+}
+
+/* The outputs of a run over one clip with these settings, as json. */
+TEST_UNUSED static const char *json_with(const char *settings, const char *model, const char *file)
+{
+    struct job *j = new_job();
+    char all[1000];
+    snprintf(all, sizeof all, "output_dir=out\nformats=json\n%s\n", settings);
+    j->settings = all;
+    j->model = model;
+    if (file)
+        add_file(j, file);
+    else
+        add_clip(j, 50);
+    CHECK_EQ(run(j), 0);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", member(j, 0, "outputs"));
+    CHECK(path[0] == '[');
+    path[strlen(path) - 2] = '\0'; /* ["PATH"] */
+    return contents(path + 2);
 }
 
 #endif

@@ -63,6 +63,9 @@ struct tr_engine {
     double longest;
     unsigned pieces;
     enum tr_outcome outcome;
+    bool stopped;
+    void (*reached)(void *user, double seconds);
+    void *watcher;
     size_t file; /* the seconds of the file */
 };
 
@@ -88,6 +91,7 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
 {
     const double length = (double)n / TR_RATE;
     e->pieces++;
+    e->reached(e->watcher, length / 2);
     e->longest = length > e->longest ? length : e->longest;
     e->n = 0;
     /* Adds a word where a second begins. */
@@ -111,17 +115,43 @@ size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out)
 int tr_engine_add(struct tr_engine *e, size_t i, double offset, struct tr_transcript *t)
 {
     char word[32];
-    const struct tr_segment s = { .start = offset + e->spans[i].start, .end = offset + e->spans[i].end };
+    const struct tr_segment_facts s = tr_segment_facts(offset + e->spans[i].start, offset + e->spans[i].end);
     const int n = snprintf(word, sizeof word, " %ld", e->said[i]);
     return tr_transcript_add(t, &s, word, (size_t)n);
 }
+
+void tr_engine_watch(struct tr_engine *e, void (*reached)(void *user, double seconds), void *user)
+{
+    e->reached = reached;
+    e->watcher = user;
+}
+
+bool tr_engine_stopped(const struct tr_engine *e)
+{
+    return e->stopped;
+}
+
+static const char *clips;
+static double reached[64]; /* the times that were reported */
+static size_t n_reached;
+
+static void note_reached(void *user, double seconds)
+{
+    (void)user;
+    CHECK_LT(n_reached, 64);
+    reached[n_reached++] = seconds;
+}
+
+static size_t last_end; /* the end of the last clip, in seconds; 0: no clips */
 
 static enum tr_outcome hear(struct tr_audio *a, struct tr_engine *e, struct tr_transcript *t, unsigned piece)
 {
     struct tr_pieces p = { 0 };
     char message[TR_MESSAGE_MAX] = "";
-    e->file = a->total / TR_RATE;
-    CHECK_EQ(tr_pieces_open(&p, piece), 0);
+    e->file = last_end > 0 ? last_end : a->total / TR_RATE;
+    CHECK_EQ(tr_pieces_open(&p, piece, clips), 0);
+    p.reached = note_reached;
+    n_reached = 0;
     const enum tr_outcome outcome = tr_pieces_hear(&p, e, a, t, message);
     if (outcome == TR_BAD_FILE)
         CHECK_STR(message, "it ends too early");
@@ -178,6 +208,18 @@ TEST(a_file_of_many_pieces)
     check_file((size_t)1000 * TR_RATE + 77, 300, 4);
 }
 
+/* The engine reports the middle of each piece. */
+TEST(progress_is_in_times_of_the_file)
+{
+    check_file((size_t)300 * TR_RATE, 300, 1);
+    CHECK_EQ(n_reached, 1);
+    CHECK(reached[0] == 150);
+    check_file((size_t)400 * TR_RATE, 300, 2);
+    CHECK_EQ(n_reached, 2);
+    CHECK(reached[0] == 150);
+    CHECK(reached[1] > 269 && reached[1] < 400);
+}
+
 TEST(a_file_without_samples)
 {
     struct tr_engine e = { .n = 0 };
@@ -216,13 +258,80 @@ TEST(an_engine_that_stops)
     CHECK_EQ(t.n_segments, 0);
 }
 
+/* --- clips ------------------------------------------------------------------- */
+
+/* The words of a file of 500 s, as text. */
+static char *words_of(const char *parts, size_t end, unsigned *pieces)
+{
+    static struct tr_engine e;
+    static char words[20000];
+    struct tr_audio a = { .total = (size_t)500 * TR_RATE };
+    struct tr_transcript t = { 0 };
+    memset(&e, 0, sizeof e);
+    clips = parts;
+    last_end = end;
+    CHECK_EQ(hear(&a, &e, &t, 90), TR_HEARD);
+    CHECK(t.duration == 500);
+    CHECK_EQ(a.given, a.total);
+    snprintf(words, sizeof words, "%.*s", (int)t.text.size, t.text.size > 0 ? t.text.data : "");
+    for (size_t i = 0; i < t.n_segments; i++) {
+        const double said = atof(t.text.data + t.segments[i].text);
+        CHECK(t.segments[i].start > said - 0.001 && t.segments[i].start < said + 0.001);
+    }
+    *pieces = e.pieces;
+    tr_transcript_free(&t);
+    return words;
+}
+
+/* The made-up engine needs the sample before a second, so a part's first second is not said. */
+TEST(only_the_clips_are_transcribed)
+{
+    unsigned pieces;
+    CHECK_STR(words_of("10,13,13,15.5,400,402", 1, &pieces), " 11 12 14 15 401");
+    CHECK_EQ(pieces, 3);
+    CHECK_STR(words_of("0,3", 1, &pieces), " 1 2");
+    CHECK_STR(words_of("497.5", 500, &pieces), " 498 499");
+    CHECK_STR(words_of("700,800", 1, &pieces), "");
+    CHECK_STR(words_of("498,800", 500, &pieces), " 499");
+}
+
+TEST(a_clip_that_is_longer_than_a_piece)
+{
+    unsigned pieces;
+    char want[2000] = "";
+    for (int i = 101; i < 300; i++)
+        snprintf(want + strlen(want), sizeof want - strlen(want), " %d", i);
+    CHECK_STR(words_of("100,300", 300, &pieces), want);
+    CHECK_GT(pieces, 1);
+}
+
+TEST(a_file_with_clips_that_is_bad_further_on)
+{
+    struct tr_engine e = { .n = 0 };
+    struct tr_audio a = { .total = (size_t)300 * TR_RATE, .bad_at = (size_t)200 * TR_RATE };
+    struct tr_transcript t = { 0 };
+    clips = "10,20";
+    CHECK_EQ(hear(&a, &e, &t, 90), TR_BAD_FILE);
+    tr_transcript_free(&t);
+}
+
+TEST(skipping_can_be_cancelled)
+{
+    struct tr_engine e = { .stopped = true };
+    struct tr_audio a = { .total = (size_t)300 * TR_RATE };
+    struct tr_transcript t = { 0 };
+    clips = "200,210";
+    CHECK_EQ(hear(&a, &e, &t, 90), TR_CANCELLED);
+    CHECK_EQ(e.pieces, 0);
+}
+
 TEST(lengths_that_are_refused)
 {
     struct tr_pieces p = { 0 };
-    CHECK_EQ(tr_pieces_open(&p, 89), -1);
-    CHECK_EQ(tr_pieces_open(&p, 86401), -1);
+    CHECK_EQ(tr_pieces_open(&p, 89, NULL), -1);
+    CHECK_EQ(tr_pieces_open(&p, 86401, NULL), -1);
     CHECK_CONTAINS(gd__fail_text(), "86401");
-    CHECK_EQ(tr_pieces_open(&p, 0), 0);
+    CHECK_EQ(tr_pieces_open(&p, 0, NULL), 0);
     CHECK_EQ(p.most, (size_t)TR_AHEAD * TR_RATE);
     tr_pieces_close(&p);
 }

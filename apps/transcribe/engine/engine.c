@@ -8,20 +8,27 @@
  * second case is detected by counting how often the first token of a window is computed. whisper.cpp overwrites
  * everything else in a state, because no_context is set.
  *
- * The context of a piece is passed explicitly: the prompt, and the tokens of the segments that were kept.
+ * The context of a piece is passed explicitly: the prompt, and the tokens of the segments that were kept. whisper.cpp
+ * takes only one list of tokens, either for the first window or for every window. If both are needed, two calls are
+ * made. The first only stores the context in the state. It ends before the first window.
  */
 #include "apps/transcribe/engine/engine.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <whisper.h>
 
 #include "apps/transcribe/audio/audio.h"
+#include "apps/transcribe/engine/decoding/context.h"
+#include "apps/transcribe/engine/decoding/lists.h"
+#include "apps/transcribe/engine/decoding/params.h"
 #include "apps/transcribe/engine/load.h"
 #include "apps/transcribe/engine/log.h"
 #include "apps/transcribe/engine/speech.h"
-#include "apps/transcribe/engine/words.h"
+#include "apps/transcribe/engine/words/words.h"
+#include "apps/transcribe/text/compression.h"
 #include "base/failure.h"
 
 struct tr_engine {
@@ -31,18 +38,22 @@ struct tr_engine {
     bool drawn; /* random numbers were drawn from this state */
     struct tr_speech *speech;
     struct whisper_full_params params;
+    struct tr_token_list suppressed;
+    struct tr_context context; /* of the current file */
+    bool only_storing;         /* the context: no window is decoded */
 
     /* of the current file */
     const char *language; /* NULL: to be detected */
     float language_probability;
-    whisper_token *past; /* prompt and context: the last past_room tokens */
-    size_t n_past, past_room, n_prompt;
-    whisper_token *prompt;
     bool (*stop)(void *user);
     void *user;
 
+    void (*reached)(void *user, double seconds);
+    void *watcher;
+
     /* of the current piece */
     double length;
+    double heard;   /* how much of it whisper.cpp gets, in seconds; less than length if only speech is transcribed */
     unsigned tries; /* for this window: the first is at the temperature that was set */
     struct tr_span *spans;
     size_t n_spans, spans_room;
@@ -66,7 +77,7 @@ static bool on_window(struct whisper_context *model, struct whisper_state *state
     struct tr_engine *e = user;
     (void)model, (void)state;
     e->tries = 0;
-    return true;
+    return !e->only_storing;
 }
 
 /* Called for every token, on several threads. Calls with n_tokens == 0 come only from the thread that called
@@ -75,9 +86,11 @@ static void on_logits(struct whisper_context *model, struct whisper_state *state
                       int n_tokens, float *logits, void *user)
 {
     struct tr_engine *e = user;
-    (void)model, (void)state, (void)tokens, (void)logits;
+    (void)model, (void)state, (void)tokens;
     if (n_tokens == 0 && ++e->tries > 1)
         e->drawn = true;
+    for (size_t i = 0; i < e->suppressed.n; i++)
+        logits[e->suppressed.ids[i]] = -INFINITY;
 }
 
 static void *grown(void *old, size_t *room, size_t wanted, size_t size)
@@ -105,43 +118,47 @@ static void on_segments(struct whisper_context *model, struct whisper_state *sta
     }
 }
 
+static double in_piece(const struct tr_engine *e, double seconds)
+{
+    return e->speech ? tr_speech_time(tr_speech_map(e->speech), seconds) : seconds;
+}
+
+/* Called before each window. */
+static void on_progress(struct whisper_context *model, struct whisper_state *state, int percent, void *user)
+{
+    const struct tr_engine *e = user;
+    (void)model, (void)state;
+    if (e->reached)
+        e->reached(e->watcher, in_piece(e, e->heard * percent / 100));
+}
+
 /* --- opening ---------------------------------------------------------------- */
 
 static void choose_params(struct tr_engine *e)
 {
-    const struct tr_settings *s = e->settings;
-    const bool beams = s->beam_size > 1;
     struct whisper_full_params *p = &e->params;
-    *p = whisper_full_default_params(beams ? WHISPER_SAMPLING_BEAM_SEARCH : WHISPER_SAMPLING_GREEDY);
-    if (beams)
-        p->beam_search.beam_size = (int)s->beam_size;
-    p->n_threads = tr_load_threads(s);
-    p->temperature = (float)s->temperature;
-    p->translate = s->translate;
-    p->token_timestamps = s->word_timestamps;
-    p->no_context = true; /* no context from the previous call */
-    p->print_progress = p->print_realtime = p->print_timestamps = false;
+    *p = tr_params_choose(e->settings);
+    p->suppress_nst = e->suppressed.non_speech;
     p->abort_callback = on_abort;
     p->encoder_begin_callback = on_window;
     p->logits_filter_callback = on_logits;
     p->new_segment_callback = on_segments;
+    p->progress_callback = on_progress;
+    p->progress_callback_user_data = e;
     p->abort_callback_user_data = p->encoder_begin_callback_user_data = e;
     p->logits_filter_callback_user_data = p->new_segment_callback_user_data = e;
 }
 
-static int make_prompt(struct tr_engine *e)
+static int read_suppressed(struct tr_engine *e)
 {
-    const char *text = e->settings->prompt ? e->settings->prompt : "";
-    const size_t most = strlen(text); /* a token has at least one byte */
-    e->past_room = (size_t)(whisper_n_text_ctx(e->model) / 2);
-    e->past = calloc(e->past_room + 1, sizeof *e->past);
-    e->prompt = calloc(most + 1, sizeof *e->prompt);
-    if (!e->past || !e->prompt)
-        return gd__fail("no memory for the prompt");
-    const int n = most > 0 ? whisper_tokenize(e->model, text, e->prompt, (int)most) : 0;
-    if (n < 0)
-        return gd__fail("whisper.cpp cannot turn the prompt into tokens");
-    e->n_prompt = (size_t)n;
+    const int tokens = whisper_model_n_vocab(e->model);
+    if (tr_token_list_parse(&e->suppressed, "suppress_tokens", e->settings->suppress_tokens) < 0)
+        return -1;
+    for (size_t i = 0; i < e->suppressed.n; i++) {
+        if (e->suppressed.ids[i] >= tokens)
+            return gd__fail("suppress_tokens: %s has no token %d: its tokens are 0 to %d", e->settings->model,
+                            (int)e->suppressed.ids[i], tokens - 1);
+    }
     return 0;
 }
 
@@ -166,12 +183,14 @@ static int open_engine(struct tr_engine *e)
     e->model = tr_load_model(s);
     if (!e->model)
         return -1;
+    if (read_suppressed(e) < 0)
+        return -1;
     choose_params(e);
     if (make_state(e) != TR_HEARD)
         return -1;
-    if (s->vad_model && tr_speech_open(&e->speech, s->vad_model) < 0)
+    if (s->vad_model && tr_speech_open(&e->speech, s) < 0)
         return -1;
-    return make_prompt(e);
+    return tr_context_open(&e->context, e->model, s);
 }
 
 int tr_engine_open(struct tr_engine **out, const struct tr_settings *s)
@@ -199,35 +218,12 @@ void tr_engine_close(struct tr_engine **engine)
     tr_speech_close(&e->speech);
     whisper_free_state(e->state);
     whisper_free(e->model);
-    free(e->past);
-    free(e->prompt);
+    tr_context_close(&e->context);
+    tr_token_list_free(&e->suppressed);
     free(e->spans);
     free(e->temperatures);
     free(e);
     *engine = NULL;
-}
-
-/* --- context ---------------------------------------------------------------- */
-
-static void remember(struct tr_engine *e, whisper_token token)
-{
-    if (e->n_past == e->past_room)
-        memmove(e->past, e->past + 1, --e->n_past * sizeof *e->past);
-    e->past[e->n_past++] = token;
-}
-
-/* whisper.cpp leaves out the time token at the beginning of a segment, unless the segment is the first of a window. */
-static void remember_segment(struct tr_engine *e, int segment)
-{
-    const whisper_token eot = whisper_token_eot(e->model), begin = whisper_token_beg(e->model);
-    const int n = whisper_full_n_tokens_from_state(e->state, segment);
-    for (int i = 0; i < n; i++) {
-        const whisper_token id = whisper_full_get_token_id_from_state(e->state, segment, i);
-        if (i == 0 && id < begin && e->n_past > 0 && e->past[e->n_past - 1] >= begin)
-            remember(e, e->past[e->n_past - 1]);
-        if (id < eot || id >= begin)
-            remember(e, id);
-    }
 }
 
 /* --- listening -------------------------------------------------------------- */
@@ -247,9 +243,7 @@ enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), v
     e->drawn = e->params.strategy == WHISPER_SAMPLING_BEAM_SEARCH || e->params.temperature > 0;
     e->language = tr_load_language(e->settings, e->model);
     e->language_probability = -1;
-    e->n_past = 0;
-    for (size_t i = 0; i < e->n_prompt; i++)
-        remember(e, e->prompt[i]);
+    tr_context_begin(&e->context);
     e->stop = stop;
     e->user = user;
     return TR_HEARD;
@@ -285,21 +279,69 @@ static enum tr_outcome detect_language(struct tr_engine *e, const float *samples
     return rc >= 0 ? TR_HEARD : failed(e, "detecting the language", rc);
 }
 
+/* Stores the previous text in the state. whisper.cpp reports the end of this call as an error. */
+static enum tr_outcome store_context(struct tr_engine *e, const float *samples, size_t n, bool *ready)
+{
+    struct whisper_full_params p = e->params;
+    int rc = *ready ? 0 : whisper_pcm_to_mel_with_state(e->model, e->state, samples, (int)n, p.n_threads);
+    if (rc != 0)
+        return failed(e, "making the spectrum", rc);
+    *ready = !p.token_timestamps;
+    p.language = e->language;
+    p.token_timestamps = false;
+    p.prompt_tokens = e->context.past;
+    p.prompt_n_tokens = (int)e->context.n_past;
+    e->only_storing = true;
+    tr_log_quiet(true);
+    rc = whisper_full_with_state(e->model, e->state, p, NULL, 0);
+    tr_log_begin();
+    tr_log_quiet(false);
+    e->only_storing = false;
+    return rc == 0 ? TR_HEARD : failed(e, "storing the context", rc);
+}
+
+/* Sets what the decoder gets before a window. */
+static enum tr_outcome give_context(struct tr_engine *e, struct whisper_full_params *p, const float *samples, size_t n,
+                                    bool *ready)
+{
+    const struct tr_context *c = &e->context;
+    if (c->n_fixed == 0) {
+        p->prompt_tokens = c->n_past > 0 ? c->past : NULL;
+        p->prompt_n_tokens = (int)c->n_past;
+        if (!c->remembers)
+            p->n_max_text_ctx = 0;
+        return TR_HEARD;
+    }
+    if (c->n_past > 0) {
+        const enum tr_outcome outcome = store_context(e, samples, n, ready);
+        if (outcome != TR_HEARD)
+            return outcome;
+        p->no_context = false;
+    }
+    p->carry_initial_prompt = true;
+    p->prompt_tokens = c->fixed;
+    p->prompt_n_tokens = (int)c->n_fixed;
+    if (!c->remembers)
+        p->n_max_text_ctx = (int)c->n_fixed + 1; /* leaves no room for the previous text */
+    return TR_HEARD;
+}
+
 static enum tr_outcome listen(struct tr_engine *e, const float *samples, size_t n)
 {
     struct whisper_full_params p = e->params;
     bool ready = false; /* the spectrum is already made */
+    enum tr_outcome outcome = TR_HEARD;
     if (!e->language) {
-        const enum tr_outcome outcome = detect_language(e, samples, n);
-        if (outcome != TR_HEARD)
-            return outcome;
+        outcome = detect_language(e, samples, n);
         /* Finding the times of tokens needs the samples, and passing the samples makes whisper.cpp compute the spectrum
          * again. */
         ready = !p.token_timestamps;
     }
+    if (outcome == TR_HEARD)
+        outcome = give_context(e, &p, samples, n, &ready);
+    if (outcome != TR_HEARD)
+        return outcome;
     p.language = e->language;
-    p.prompt_tokens = e->n_past > 0 ? e->past : NULL;
-    p.prompt_n_tokens = (int)e->n_past;
     const int rc = whisper_full_with_state(e->model, e->state, p, ready ? NULL : samples, ready ? 0 : (int)n);
     if (rc == -7) { /* out of memory for more decoders: whisper.cpp has freed the state */
         e->state = NULL;
@@ -307,12 +349,6 @@ static enum tr_outcome listen(struct tr_engine *e, const float *samples, size_t 
         return TR_NO_MEMORY;
     }
     return rc == 0 ? TR_HEARD : failed(e, "transcribing", rc);
-}
-
-static double in_piece(const struct tr_engine *e, int64_t centiseconds)
-{
-    const double t = (double)centiseconds / 100;
-    return e->speech ? tr_speech_time(e->speech, t) : t;
 }
 
 static double within(double t, double low, double high)
@@ -324,8 +360,9 @@ static double within(double t, double low, double high)
  * where the segment before it ends. */
 static struct tr_span span_of(const struct tr_engine *e, int segment, double low)
 {
-    const double start = in_piece(e, whisper_full_get_segment_t0_from_state(e->state, segment));
-    const double end = within(in_piece(e, whisper_full_get_segment_t1_from_state(e->state, segment)), low, e->length);
+    const double start = in_piece(e, (double)whisper_full_get_segment_t0_from_state(e->state, segment) / 100);
+    const double end =
+        within(in_piece(e, (double)whisper_full_get_segment_t1_from_state(e->state, segment) / 100), low, e->length);
     return (struct tr_span){ start > end ? low : within(start, low, end), end };
 }
 
@@ -354,12 +391,24 @@ enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t
             return e->stop(e->user) ? TR_CANCELLED : TR_FAILED;
         n = (size_t)found;
     }
+    e->heard = (double)n / TR_RATE;
     /* whisper.cpp finds nothing in less than a tenth of a second of audio. If the audio is much shorter, whisper.cpp
      * reads past the end of the samples. */
     if (n < TR_RATE / 10)
         return TR_HEARD;
     const enum tr_outcome outcome = e->stop(e->user) ? TR_CANCELLED : listen(e, samples, n);
     return outcome == TR_HEARD ? measure(e) : outcome;
+}
+
+void tr_engine_watch(struct tr_engine *e, void (*reached)(void *user, double seconds), void *user)
+{
+    e->reached = reached;
+    e->watcher = user;
+}
+
+bool tr_engine_stopped(const struct tr_engine *e)
+{
+    return e->stop(e->user);
 }
 
 /* --- results ---------------------------------------------------------------- */
@@ -383,8 +432,8 @@ static struct tr_token *text_tokens(const struct tr_engine *e, int segment, doub
             continue;
         tokens[(*count)++] = (struct tr_token){
             .text = whisper_token_to_str(e->model, d.id),
-            .start = offset + in_piece(e, d.t0),
-            .end = offset + in_piece(e, d.t1),
+            .start = offset + in_piece(e, (double)d.t0 / 100),
+            .end = offset + in_piece(e, (double)d.t1 / 100),
             .probability = d.p,
         };
         sum += (double)d.p;
@@ -393,27 +442,45 @@ static struct tr_token *text_tokens(const struct tr_engine *e, int segment, doub
     return tokens;
 }
 
+/* The tokens of a segment. *mean is the mean of the logarithms of their probabilities. NULL if out of memory. */
+static int32_t *token_ids(const struct tr_engine *e, int segment, size_t *count, float *mean)
+{
+    const whisper_token eot = whisper_token_eot(e->model), begin = whisper_token_beg(e->model);
+    const int n = whisper_full_n_tokens_from_state(e->state, segment);
+    int32_t *ids = calloc((size_t)n + 1, sizeof *ids);
+    double sum = 0;
+    *count = 0;
+    for (int i = 0; ids && i < n; i++) {
+        const whisper_token_data d = whisper_full_get_token_data_from_state(e->state, segment, i);
+        if (d.id >= eot && d.id < begin)
+            continue;
+        ids[(*count)++] = d.id;
+        sum += (double)d.plog;
+    }
+    *mean = *count > 0 ? (float)(sum / (double)*count) : NAN;
+    return ids;
+}
+
 int tr_engine_add(struct tr_engine *e, size_t i, double offset, struct tr_transcript *t)
 {
     const int segment = (int)i;
     const char *text = whisper_full_get_segment_text_from_state(e->state, segment);
-    struct tr_segment s = {
-        .start = offset + e->spans[i].start,
-        .end = offset + e->spans[i].end,
-        .no_speech = whisper_full_get_segment_no_speech_prob_from_state(e->state, segment),
-        .temperature = i < e->n_temperatures ? e->temperatures[i] : -1,
-    };
+    struct tr_segment_facts f = tr_segment_facts(offset + e->spans[i].start, offset + e->spans[i].end);
+    f.no_speech = whisper_full_get_segment_no_speech_prob_from_state(e->state, segment);
+    f.temperature = i < e->n_temperatures ? e->temperatures[i] : NAN;
+    f.compression_ratio = tr_compression_ratio(text, strlen(text));
     size_t n;
-    struct tr_token *tokens = text_tokens(e, segment, offset, &n, &s.probability);
-    if (!tokens)
-        return -1;
-    int rc = 0;
-    if (e->settings->word_timestamps)
+    struct tr_token *tokens = text_tokens(e, segment, offset, &n, &f.probability);
+    int32_t *ids = token_ids(e, segment, &f.n_tokens, &f.avg_logprob);
+    f.tokens = ids;
+    int rc = tokens && ids ? 0 : -1;
+    if (rc == 0 && e->settings->word_timestamps)
         rc = tr_words_add(t, tokens, n, tr_words_unspaced(e->language));
-    free(tokens);
     if (rc == 0)
-        rc = tr_transcript_add(t, &s, text, strlen(text));
-    remember_segment(e, segment);
+        rc = tr_transcript_add(t, &f, text, strlen(text));
+    free(tokens);
+    free(ids);
+    tr_context_add(&e->context, e->state, segment);
     return rc;
 }
 

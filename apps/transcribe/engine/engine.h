@@ -42,8 +42,15 @@ void tr_engine_close(struct tr_engine **e); /* NULL is fine */
  * transcription. Returns TR_HEARD, or TR_NO_MEMORY or TR_LOST with gd__fail_text(). */
 enum tr_outcome tr_engine_begin(struct tr_engine *e, bool (*stop)(void *user), void *user);
 
+/* Sets a function that is called during tr_engine_hear(), on the same thread, at least once for each window: the piece is
+ * done up to this time. It stays until it is replaced. NULL: none. */
+void tr_engine_watch(struct tr_engine *e, void (*reached)(void *user, double seconds), void *user);
+
 /* Transcribes a piece. Returns TR_HEARD, TR_CANCELLED, or TR_FAILED or TR_NO_MEMORY with gd__fail_text(). */
 enum tr_outcome tr_engine_hear(struct tr_engine *e, const float *samples, size_t n);
+
+/* Whether the transcription is to be cancelled: what stop() returns. */
+bool tr_engine_stopped(const struct tr_engine *e);
 
 /* The segments of the piece. Valid until the next piece. */
 size_t tr_engine_spans(const struct tr_engine *e, const struct tr_span **out);

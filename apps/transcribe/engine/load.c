@@ -13,7 +13,9 @@
 #include <unistd.h>
 #include <whisper.h>
 
+#include "apps/transcribe/engine/decoding/limits.h"
 #include "apps/transcribe/engine/log.h"
+#include "apps/transcribe/engine/pieces.h"
 #include "apps/transcribe/model/model.h"
 #include "base/failure.h"
 #include "base/text/buffer.h"
@@ -109,9 +111,7 @@ static int check_version(void)
     return gd__fail("this worker was built for whisper.cpp %s but finds version %s: build it again", built, runs);
 }
 
-/* The number of the language in the settings, which is a code or an English name, in upper or lower case. -1: unknown
- * to whisper.cpp. */
-static int given_language(const struct tr_settings *s)
+int tr_load_language_number(const struct tr_settings *s)
 {
     char name[32] = "";
     for (size_t i = 0; i < sizeof name - 1 && s->language[i]; i++)
@@ -125,9 +125,15 @@ static int check_settings(const struct tr_settings *s)
         return gd__fail("no model was given: set model=PATH");
     if (s->beam_size > MOST_BEAMS)
         return gd__fail("a beam size of %u is too large for whisper.cpp: at most %d", s->beam_size, MOST_BEAMS);
+    enum tr_decoder decoder;
+    const char *why;
+    if (tr_decoding_choose(s, &decoder, &why) < 0)
+        return -1;
+    if (tr_pieces_possible(s->piece_seconds) < 0)
+        return -1;
     if (!(s->temperature >= 0 && s->temperature <= 1))
         return gd__fail("a temperature of %g is not between 0 and 1", s->temperature);
-    if (s->language && given_language(s) < 0)
+    if (s->language && tr_load_language_number(s) < 0)
         return gd__fail("whisper.cpp does not know the language \"%s\": give a code like en or de, or leave it out to "
                         "have it detected",
                         s->language);
@@ -138,7 +144,7 @@ static int check_english(const struct tr_settings *s)
 {
     if (s->translate)
         return gd__fail("%s supports only English and cannot translate: use a model without .en", s->model);
-    if (s->language && given_language(s) != whisper_lang_id("en"))
+    if (s->language && tr_load_language_number(s) != whisper_lang_id("en"))
         return gd__fail("%s supports only English, not \"%s\": use a model without .en", s->model, s->language);
     return 0;
 }
@@ -150,15 +156,24 @@ static int check_file(const struct tr_settings *s, uint64_t *bytes)
     if (tr_model_check(&m, s->model) < 0)
         return -1;
     *bytes = m.bytes;
+    const bool multilingual = m.multilingual;
     tr_model_free(&m);
-    return 0;
+    return multilingual ? 0 : check_english(s);
+}
+
+int tr_load_check(const struct tr_settings *s)
+{
+    uint64_t bytes;
+    if (check_version() < 0 || check_settings(s) < 0 || check_file(s, &bytes) < 0)
+        return -1;
+    return s->no_gpu ? 0 : check_gpu(bytes);
 }
 
 /* Checks that the model has the language. Newer models have one language more. */
 static int check_language(const struct tr_settings *s, struct whisper_context *model)
 {
     if (!whisper_is_multilingual(model))
-        return check_english(s);
+        return 0;
     const char *language = tr_load_language(s, model);
     if (!language || whisper_lang_id(language) < whisper_model_n_vocab(model) - OTHER_TOKENS - 1)
         return 0;
@@ -171,14 +186,12 @@ const char *tr_load_language(const struct tr_settings *s, struct whisper_context
 {
     if (!whisper_is_multilingual(model))
         return "en";
-    return s->language ? whisper_lang_str(given_language(s)) : NULL;
+    return s->language ? whisper_lang_str(tr_load_language_number(s)) : NULL;
 }
 
 struct whisper_context *tr_load_model(const struct tr_settings *s)
 {
-    uint64_t bytes;
-    if (check_version() < 0 || check_settings(s) < 0 || check_file(s, &bytes) < 0 ||
-        (!s->no_gpu && check_gpu(bytes) < 0))
+    if (tr_load_check(s) < 0)
         return NULL;
     struct whisper_context_params p = whisper_context_default_params();
     p.use_gpu = !s->no_gpu;

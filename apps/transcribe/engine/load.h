@@ -13,6 +13,14 @@ struct whisper_context;
 /* The number of threads that one worker uses. */
 int tr_load_threads(const struct tr_settings *s);
 
+/* Checks everything that can be checked before the model is loaded: versions, settings, the file, the GPU and its free
+ * memory. Returns 0, or -1 with gd__fail_text(). */
+int tr_load_check(const struct tr_settings *s);
+
+/* whisper.cpp's number of the language in the settings, which is a code or an English name, in upper or lower case. -1: it
+ * does not know this language. */
+int tr_load_language_number(const struct tr_settings *s);
+
 /* Loads the model, without a state. Returns NULL with gd__fail_text() on an error. Release with whisper_free(). */
 struct whisper_context *tr_load_model(const struct tr_settings *s);
 

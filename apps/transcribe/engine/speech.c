@@ -14,20 +14,17 @@
 #include <whisper.h>
 
 #include "apps/transcribe/audio/audio.h"
+#include "apps/transcribe/engine/decoding/params.h"
 #include "apps/transcribe/engine/log.h"
 #include "base/failure.h"
-
-struct point {
-    double found, original; /* seconds */
-};
 
 struct tr_speech {
     struct whisper_vad_context *vad;
     struct whisper_vad_params params;
     float *samples;
     size_t n, room;
-    struct point *points;
-    size_t n_points, points_room;
+    struct tr_speech_map map;
+    size_t points_room;
 };
 
 enum { SILENCE = TR_RATE / 10 };
@@ -48,8 +45,9 @@ static int check_file(const char *path)
     return 0;
 }
 
-int tr_speech_open(struct tr_speech **out, const char *model)
+int tr_speech_open(struct tr_speech **out, const struct tr_settings *settings)
 {
+    const char *model = settings->vad_model;
     if (check_file(model) < 0)
         return -1;
     struct tr_speech *s = calloc(1, sizeof *s);
@@ -57,7 +55,7 @@ int tr_speech_open(struct tr_speech **out, const char *model)
         return gd__fail("no memory for the VAD model");
     struct whisper_vad_context_params p = whisper_vad_default_context_params();
     p.n_threads = 1; /* the detector takes a step for every 32 ms: more threads would mostly wait for each other */
-    s->params = whisper_vad_default_params();
+    s->params = tr_params_vad(settings);
     s->vad = whisper_vad_init_from_file_with_params(model, p);
     if (!s->vad) {
         const char *why = tr_log_error();
@@ -74,7 +72,7 @@ void tr_speech_close(struct tr_speech **s)
         return;
     whisper_vad_free((*s)->vad);
     free((*s)->samples);
-    free((*s)->points);
+    free((*s)->map.points);
     free(*s);
     *s = NULL;
 }
@@ -87,9 +85,9 @@ static int make_room(struct tr_speech *s, size_t samples, size_t points)
         s->room = s->samples ? samples : 0;
     }
     if (points > s->points_room) {
-        free(s->points);
-        s->points = malloc(points * sizeof *s->points);
-        s->points_room = s->points ? points : 0;
+        free(s->map.points);
+        s->map.points = malloc(points * sizeof *s->map.points);
+        s->points_room = s->map.points ? points : 0;
     }
     return samples > s->room || points > s->points_room ? gd__fail("no memory for the speech of a file") : 0;
 }
@@ -103,7 +101,7 @@ static size_t sample_at(float centiseconds, size_t n)
 
 static void add_point(struct tr_speech *s, size_t found, size_t original)
 {
-    s->points[s->n_points++] = (struct point){ (double)found / TR_RATE, (double)original / TR_RATE };
+    s->map.points[s->map.n++] = (struct tr_speech_point){ (double)found / TR_RATE, (double)original / TR_RATE };
 }
 
 /* Adds one part: from at[0] to at[1], with the audio after it up to at[2]. next is where the next part begins, or 0 for
@@ -153,7 +151,7 @@ static int add_parts(struct tr_speech *s, struct whisper_vad_segments *found, co
 
 long tr_speech_find(struct tr_speech *s, const float *samples, size_t n, const float **out)
 {
-    s->n = s->n_points = 0;
+    s->n = s->map.n = 0;
     struct whisper_vad_segments *found = whisper_vad_segments_from_samples(s->vad, s->params, samples, (int)n);
     if (!found)
         return gd__fail("whisper.cpp's voice activity detection failed");
@@ -163,19 +161,34 @@ long tr_speech_find(struct tr_speech *s, const float *samples, size_t n, const f
     return rc < 0 ? -1 : (long)s->n;
 }
 
-double tr_speech_time(const struct tr_speech *s, double time)
+const struct tr_speech_map *tr_speech_map(const struct tr_speech *s)
 {
-    if (s->n_points == 0)
+    return &s->map;
+}
+
+int tr_speech_copy_map(const struct tr_speech *s, struct tr_speech_map *out)
+{
+    *out = (struct tr_speech_map){ malloc((s->map.n + 1) * sizeof *out->points), s->map.n };
+    if (!out->points)
+        return -1;
+    if (s->map.n > 0)
+        memcpy(out->points, s->map.points, s->map.n * sizeof *out->points);
+    return 0;
+}
+
+double tr_speech_time(const struct tr_speech_map *m, double time)
+{
+    if (m->n == 0)
         return time;
     size_t i = 0;
-    while (i < s->n_points && s->points[i].found < time)
+    while (i < m->n && m->points[i].found < time)
         i++;
     if (i == 0)
-        return s->points[0].original;
-    const struct point a = s->points[i - 1];
-    if (i == s->n_points)
+        return m->points[0].original;
+    const struct tr_speech_point a = m->points[i - 1];
+    if (i == m->n)
         return a.original;
-    const struct point b = s->points[i];
+    const struct tr_speech_point b = m->points[i];
     return b.found > a.found ? a.original + (time - a.found) * (b.original - a.original) / (b.found - a.found)
                              : b.original;
 }

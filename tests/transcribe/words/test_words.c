@@ -1,5 +1,5 @@
 /* Words from tokens: where a word begins, characters in several tokens, and a word's times and probability. */
-#include "apps/transcribe/engine/words.h"
+#include "apps/transcribe/engine/words/words.h"
 
 #include "support/test.h"
 
@@ -89,7 +89,7 @@ TEST(times_and_probability)
 {
     struct tr_transcript t = { .duration = 10 };
     const struct tr_token tokens[] = { token(" a", 1, 1.5, 0.2f), token("b", 1.5, 2, 0.4f), token(" c", 2, 3, 0.5f) };
-    const struct tr_segment s = { .start = 0, .end = 5 };
+    const struct tr_segment_facts s = tr_segment_facts(0, 5);
     CHECK_EQ(tr_words_add(&t, tokens, 3, false), 0);
     CHECK_EQ(tr_transcript_add(&t, &s, " ab c", 5), 0);
     CHECK_EQ(t.n_words, 2);

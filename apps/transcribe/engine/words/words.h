@@ -4,8 +4,8 @@
  * languages without spaces. A character may be spread over several tokens, but a word never begins in the middle of a
  * character.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_WORDS_H
-#define GD_TRANSCRIBE_ENGINE_WORDS_H
+#ifndef GD_TRANSCRIBE_ENGINE_WORDS_WORDS_H
+#define GD_TRANSCRIBE_ENGINE_WORDS_WORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  * Makes words from tokens. Tokens are added to a word until a token begins the next word. A word has the start time of
  * its first token and the end time of its last token. Its probability is the mean of the probabilities of its tokens.
  */
-#include "apps/transcribe/engine/words.h"
+#include "apps/transcribe/engine/words/words.h"
 
 #include <string.h>
 
