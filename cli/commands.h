@@ -11,9 +11,11 @@ int cli_estimate_main(int argc, char **argv);
 int cli_status_main(int argc, char **argv);
 int cli_export_main(int argc, char **argv);
 int cli_merge_main(int argc, char **argv);
+int cli_push_main(int argc, char **argv);
 int cli_top_main(int argc, char **argv);
 int cli_report_main(int argc, char **argv);
 int cli_transcribe_main(int argc, char **argv);
+int cli_models_main(int argc, char **argv);
 int cli_launcher_main(int argc, char **argv); /* launcher_multigpu */
 int cli_help_main(int argc, char **argv);
 

@@ -10,10 +10,11 @@
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
 
-const char cli_usage[] = "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
-                         "       gpu-dispatch transcribe [OPTIONS] --input-dir DIR\n"
-                         "       gpu-dispatch gpus | estimate | top | status | export | report | merge ...\n"
-                         "       gpu-dispatch help [TOPIC] | --version | --help\n";
+const char cli_usage[] =
+    "usage: gpu-dispatch run [OPTIONS] [--] COMMAND [WORD...] [::: INPUT...]\n"
+    "       gpu-dispatch transcribe [OPTIONS] --input-dir DIR\n"
+    "       gpu-dispatch models | gpus | estimate | top | status | export | report | merge | push\n"
+    "       gpu-dispatch help [TOPIC] | --version | --help\n";
 
 static const char general[] = "usage: gpu-dispatch COMMAND [OPTIONS] [ARGUMENTS]\n"
                               "Keeps every GPU of this machine busy with a stream of tasks. No task is lost.\n"
@@ -22,20 +23,20 @@ static const char general[] = "usage: gpu-dispatch COMMAND [OPTIONS] [ARGUMENTS]
                               "  gpu-dispatch run python3 infer.py {} ::: *.jpg         run a command per file\n"
                               "  gpu-dispatch run --gpus sim:2 echo {gpu} {} ::: a b    try it without a GPU\n"
                               "  gpu-dispatch run --stream python3 worker.py ::: *.jpg  load a model only once\n"
-                              "  gpu-dispatch transcribe --input-dir data/audio         speech to text\n"
                               "\n"
                               "Commands:\n"
                               "  run         run a command, a plugin or a program on every input\n"
                               "  transcribe  turn a directory of audio files into text\n"
+                              "  models      list, download and convert speech models\n"
                               "  gpus        show the GPUs of this machine\n"
                               "  estimate    show how much work is in a directory\n"
-                              "  top         watch running jobs, live\n"
-                              "  status      show the state of a run from its journal\n"
-                              "  export      write the records of a journal as CSV or JSON lines\n"
-                              "  report      make a web page from a journal\n"
+                              "  top         watch running jobs or a queue, live\n"
+                              "  status      show the state of a run from its journal, or of a queue\n"
+                              "  export      write the records of a journal or queue as CSV or JSON lines\n"
+                              "  report      make a web page from a journal or queue\n"
                               "  merge       make one journal from several\n"
+                              "  push        add tasks to a queue that many machines share\n"
                               "  help        show this text, or help on a command or a topic\n"
-                              "\n"
                               "Topics: placeholders, input, output, journal, shards, stream, environment, exit\n"
                               "Each command has --help and a man page, such as gpu-dispatch-run(1).\n";
 
@@ -179,7 +180,8 @@ static const char environment[] = "Variables set for commands and workers:\n"
                                   "                           or /dev/shm or /tmp)\n"
                                   "  PARALLEL_SHELL, SHELL    the shell that runs commands\n"
                                   "  GPU_DISPATCH_TRANSCRIBER path of the transcription worker to use\n"
-                                  "  GPU_DISPATCH_MODELS      a directory with speech models\n";
+                                  "  GPU_DISPATCH_MODELS      a directory with speech models\n"
+                                  "  GPU_DISPATCH_MODEL_URL   where models are downloaded from\n";
 
 static const char exit_status[] = "Exit status of gpu-dispatch run:\n"
                                   "\n"
@@ -208,6 +210,7 @@ static const struct topic {
 } topics[] = {
     { "run", cli_run_main, NULL },
     { "transcribe", cli_transcribe_main, NULL },
+    { "models", cli_models_main, NULL },
     { "gpus", cli_gpus_main, NULL },
     { "estimate", cli_estimate_main, NULL },
     { "top", cli_top_main, NULL },
@@ -215,6 +218,7 @@ static const struct topic {
     { "export", cli_export_main, NULL },
     { "report", cli_report_main, NULL },
     { "merge", cli_merge_main, NULL },
+    { "push", cli_push_main, NULL },
     { "placeholders", NULL, placeholders },
     { "input", NULL, input },
     { "output", NULL, output },

@@ -39,6 +39,7 @@ static const struct command {
 } commands[] = {
     { "run", cli_run_main },
     { "transcribe", cli_transcribe_main },
+    { "models", cli_models_main },
     { "gpus", cli_gpus_main },
     { "estimate", cli_estimate_main },
     { "top", cli_top_main },
@@ -46,6 +47,7 @@ static const struct command {
     { "status", cli_status_main },
     { "export", cli_export_main },
     { "merge", cli_merge_main },
+    { "push", cli_push_main },
     { "help", cli_help_main },
     { "--help", help },
     { "-h", help },

@@ -5,25 +5,29 @@
  *   --name value   --name=value   -x value   -xvalue   -abc (letters without values)
  *
  * Options end at the first argument that is not an option, or at "--", which is dropped. Long names must be complete.
- * An unknown name is an error, and the error message suggests the nearest name.
+ * An unknown name is an error, and the error message suggests the nearest name. Tables with as_python (options.h) allow
+ * some more forms:
+ *
+ *   --long_name value   --switch True   --switch=no
  */
 #include "cli/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/failure.h"
 #include "base/text/parse.h"
 
-enum { HELP_WIDTH = 80, HELP_INDENT = 27, MAX_NAMES = 96 };
+enum { HELP_WIDTH = 80, HELP_INDENT = 27, MAX_NAMES = 192 };
 
 /* --- storing ------------------------------------------------------------------ */
 
 int cli_set_flag(const struct cli_opt *opt, void *field, const char *text)
 {
-    (void)opt, (void)text;
-    *(bool *)field = true;
+    (void)opt;
+    *(bool *)field = !text || strcmp(text, "no") != 0;
     return 0;
 }
 
@@ -77,12 +81,29 @@ int cli_set_duration(const struct cli_opt *opt, void *field, const char *text)
     return gd__fail("--%s: %s", opt->name, why);
 }
 
+int cli_refuse(const struct cli_opt *opt, void *field, const char *text)
+{
+    (void)field;
+    if (text && (strcasecmp(text, "none") == 0 || strcmp(text, "no") == 0))
+        return 0;
+    return gd__fail("--%s is not possible: %s", opt->name, opt->refused);
+}
+
 /* --- parsing ------------------------------------------------------------------ */
+
+static bool is_name(const struct cli_opts *o, const char *name, const char *word, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (word[i] != name[i] && !(o->as_python && word[i] == '_' && name[i] == '-'))
+            return false;
+    }
+    return !name[length];
+}
 
 static const struct cli_opt *by_name(const struct cli_opts *o, const char *name, size_t length)
 {
     for (const struct cli_opt *opt = o->table; opt->name; opt++) {
-        if (strlen(opt->name) == length && memcmp(opt->name, name, length) == 0)
+        if (is_name(o, opt->name, name, length))
             return opt;
     }
     return NULL;
@@ -125,7 +146,11 @@ static int unknown(const struct cli_opts *o, const char *word, size_t length)
     char name[128] = "--";
     const size_t room = sizeof name - 3;
     snprintf(name + 2, room + 1, "%.*s", (int)(length < room ? length : room), word);
-    const char *near = nearest_name(o, name + 2);
+    char meant[sizeof name];
+    memcpy(meant, name, sizeof name);
+    for (char *c = meant + 2; o->as_python && *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    const char *near = nearest_name(o, meant + 2);
     return near ? gd__fail("unknown option %s: did you mean --%s?", name, near) : refer_to_help(o, name);
 }
 
@@ -154,6 +179,40 @@ static int store_next(const struct cli_opt *opt, void *into, struct place *p)
     return store(opt, into, value);
 }
 
+/* Whether the word turns a switch off. -1: the word is not a value of a switch. */
+static int turns_off(const char *word)
+{
+    static const char *const words[] = { "true", "false", "yes", "no", "on", "off", "1", "0" };
+    if (strcasecmp(word, "none") == 0)
+        return 1;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(word, words[i]) == 0)
+            return i % 2;
+    }
+    return -1;
+}
+
+/* The value of a switch in the next argument. Only Python's spelling counts, because the argument may also be a file. */
+static const char *next_is_value(const struct place *p)
+{
+    const char *next = p->at + 1 < p->argc ? p->argv[p->at + 1] : "";
+    return strcmp(next, "True") == 0 || strcmp(next, "False") == 0 || strcmp(next, "None") == 0 ? next : NULL;
+}
+
+/* value: the text after an equals sign; NULL: there is none. */
+static int parse_switch(const struct cli_opts *o, const struct cli_opt *opt, void *into, struct place *p,
+                        const char *value)
+{
+    if (!o->as_python)
+        return value ? gd__fail("option --%s takes no value", opt->name) : store(opt, into, NULL);
+    if (!value && (value = next_is_value(p)))
+        p->at++;
+    const int off = value ? turns_off(value) : 0;
+    if (off < 0)
+        return gd__fail("option --%s takes no value except True and False, not \"%s\"", opt->name, value);
+    return store(opt, into, off ? "no" : NULL);
+}
+
 static int parse_long(const struct cli_opts *o, void *into, struct place *p)
 {
     const char *word = p->argv[p->at] + 2;
@@ -162,7 +221,7 @@ static int parse_long(const struct cli_opts *o, void *into, struct place *p)
     if (!opt)
         return unknown(o, word, (size_t)(equals - word));
     if (!opt->value)
-        return *equals ? gd__fail("option --%s takes no value", opt->name) : store(opt, into, NULL);
+        return parse_switch(o, opt, into, p, *equals ? equals + 1 : NULL);
     return *equals ? store(opt, into, equals + 1) : store_next(opt, into, p);
 }
 

@@ -19,7 +19,7 @@ struct cli_opt {
     const char *name;  /* the long name, without the dashes; NULL ends the table */
     char letter;       /* 0: none */
     const char *value; /* name of the value in the help; NULL: the option takes no value */
-    const char *help;  /* NULL: another name of the option before it, which is not shown */
+    const char *help;  /* NULL: not shown, such as another name of the option before it */
     cli_opt_set *set;
     size_t offset;     /* where the field is in the struct */
     uint64_t min, max; /* limits of a number */
@@ -27,6 +27,7 @@ struct cli_opt {
     /* Whether only arguments, and no options, follow this value. Such an option may have "--" in place of the value.
      * The value is then "", and the arguments that follow take its place. */
     bool (*is_last)(const char *value);
+    const char *refused; /* for cli_refuse(): why there is no such option */
 };
 
 /* The options of a subcommand. */
@@ -36,6 +37,9 @@ struct cli_opts {
     const char *usage;   /* the lines of the help before the options */
     const struct cli_opt *table;
     const char *after; /* the lines of the help after the options; NULL: none */
+    /* As in programs that are written in Python: names may have underscores instead of dashes (--beam_size), and a switch
+     * may be followed by True, False or None. After an equals sign, yes, no, on, off, 1 and 0 are possible too. */
+    bool as_python;
 };
 
 /* Values of an option that may be given several times. A zeroed struct is empty. */
@@ -55,12 +59,15 @@ int cli_opts_parse_part(const struct cli_opts *o, void *into, int argc, char **a
 void cli_opts_help(const struct cli_opts *o);
 void cli_opts_list(const struct cli_opts *o); /* "--name" and "-x", one on each line: for completions and tests */
 
-/* Functions that store a value, by the type of the field. */
+/* Functions that store a value, by the type of the field. A switch that is turned off has the text "no". */
 int cli_set_flag(const struct cli_opt *opt, void *field, const char *text);     /* bool */
 int cli_set_text(const struct cli_opt *opt, void *field, const char *text);     /* const char * */
 int cli_set_list(const struct cli_opt *opt, void *field, const char *text);     /* struct cli_list */
 int cli_set_number(const struct cli_opt *opt, void *field, const char *text);   /* unsigned */
 int cli_set_number64(const struct cli_opt *opt, void *field, const char *text); /* uint64_t */
 int cli_set_duration(const struct cli_opt *opt, void *field, const char *text); /* unsigned, milliseconds */
+
+/* For an option of other programs that is not possible here. None, and a switch that is off, are accepted. */
+int cli_refuse(const struct cli_opt *opt, void *field, const char *text);
 
 #endif

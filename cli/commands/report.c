@@ -12,6 +12,8 @@
 #include "base/text/buffer.h"
 #include "cli/commands.h"
 #include "cli/commands/journals/set.h"
+#include "cli/commands/queue/queue_command.h"
+#include "cli/commands/queue/queue_report.h"
 #include "cli/commands/transcribe/identity.h"
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"
@@ -21,13 +23,16 @@
 struct asked {
     const char *output;
     bool help, list_options;
+    struct cli_queue queue;
 };
 
 #define AT(field) .offset = offsetof(struct asked, field)
 
 static const struct cli_opt table[] = {
-    { "output", 'o', "PAGE", "where to write the page (default FILE.html; needed for several files)", cli_set_text,
-      AT(output), .group = "Options" },
+    { "output", 'o', "PAGE", "where to write the page (default FILE.html; needed for several files and for a queue)",
+      cli_set_text, AT(output), .group = "Options" },
+    CLI_QUEUE_URL(struct asked, queue, "make the page of a queue: nats://HOST/NAME", NULL),
+    CLI_QUEUE_CREDENTIALS(struct asked, queue),
     { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
@@ -36,19 +41,22 @@ static const struct cli_opt table[] = {
 static const struct cli_opts options = {
     .command = "report",
     .usage = "usage: gpu-dispatch report [OPTIONS] FILE...\n"
+             "       gpu-dispatch report [OPTIONS] --queue URL -o PAGE\n"
              "\n"
              "Makes a web page from a journal (made with `run --journal FILE`). It shows a\n"
              "summary, the throughput, the use of each GPU over time, when each task ran, the\n"
              "slowest tasks and the failures. The page is one file: mail it, or keep it with\n"
              "the results. Several journals, such as those of the shards of a list, are shown\n"
-             "as one run, with the GPUs of each machine.\n"
+             "as one run, with the GPUs of each machine. So is a queue, with --queue.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch run --journal run.db python3 infer.py {} ::: *.jpg\n"
              "  gpu-dispatch report run.db -o report.html\n"
-             "  gpu-dispatch report part.*.db -o report.html\n",
+             "  gpu-dispatch report part.*.db -o report.html\n"
+             "  gpu-dispatch report --queue nats://host/NAME -o report.html\n",
     .table = table,
-    .after = "Exit status: 0; 255 if a journal cannot be read or the page cannot be written.\n"
+    .after = "Exit status: 0; 255 if a journal or queue cannot be read or the page cannot be\n"
+             "written.\n"
              "More: man gpu-dispatch-report.\n",
 };
 
@@ -132,10 +140,22 @@ static int write_report(struct cli_journals *files, const char *output, bool nam
     return rc;
 }
 
+static int report_queue(const struct asked *asked)
+{
+    if (!asked->output)
+        return gd__fail("report of a queue needs the name of the page: -o PAGE");
+    const int rc = queue_report(&asked->queue, asked->output);
+    if (rc == 0)
+        printf("%s\n", asked->output);
+    return rc;
+}
+
 static int report(const struct asked *asked, struct cli_journals *files)
 {
     char *usual = NULL;
     int rc = -1;
+    if (asked->queue.url)
+        return report_queue(asked);
     if (!asked->output && files->n_paths > 1)
         return gd__fail("report of several journals needs the name of the page: -o PAGE");
     if (!asked->output && asprintf(&usual, "%s.html", files->paths[0]) < 0)
@@ -155,9 +175,7 @@ int cli_report_main(int argc, char **argv)
     int rc = cli_journals_parse(&files, &options, &asked, argc, argv);
     if (rc == 0 && (asked.help || asked.list_options))
         (asked.help ? cli_opts_help : cli_opts_list)(&options);
-    else if (rc == 0 && files.n_paths == 0)
-        rc = gd__fail("report needs a journal: gpu-dispatch report FILE");
-    else if (rc == 0)
+    else if (rc == 0 && (rc = queue_command_check("report", &asked.queue, &files)) == 0)
         rc = report(&asked, &files);
     if (rc < 0)
         cli_say("%s", gd__fail_text());

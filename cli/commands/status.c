@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * `gpu-dispatch status FILE...`: prints the state of a run, which it reads from the journal only. The run may be
- * running, killed, or long over. Prints text, or JSON with --json. This file prints one journal, and
- * journals/status_many.c prints several.
+ * running, killed, or long over. Prints text, or JSON with --json. This file prints one journal,
+ * journals/status_many.c prints several, and queue/queue_status.c prints a queue.
  *
  * The rate is that of the last run. The time left is known only if the number of inputs is known.
  */
@@ -21,12 +21,15 @@
 #include "cli/commands/journals/set.h"
 #include "cli/commands/journals/status_many.h"
 #include "cli/commands/journals/status_parts.h"
+#include "cli/commands/queue/queue_command.h"
+#include "cli/commands/queue/queue_status.h"
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"
 #include "cli/say.h"
 
 struct asked {
     bool json, overlaps, help, list_options;
+    struct cli_queue queue;
 };
 
 #define AT(field) .offset = offsetof(struct asked, field)
@@ -35,6 +38,8 @@ static const struct cli_opt table[] = {
     { "json", 0, NULL, "print one JSON object, for programs", cli_set_flag, AT(json), .group = "Options" },
     { "overlaps", 0, NULL, "look for tasks that several journals have, even if their shards differ", cli_set_flag,
       AT(overlaps) },
+    CLI_QUEUE_URL(struct asked, queue, "show the state of a queue: nats://HOST/NAME", NULL),
+    CLI_QUEUE_CREDENTIALS(struct asked, queue),
     { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
@@ -43,6 +48,7 @@ static const struct cli_opt table[] = {
 static const struct cli_opts options = {
     .command = "status",
     .usage = "usage: gpu-dispatch status [OPTIONS] FILE...\n"
+             "       gpu-dispatch status [OPTIONS] --queue URL\n"
              "\n"
              "Shows the state of a run from its journal FILE, made with `run --journal FILE`:\n"
              "whether it is running, has ended or was killed, how many tasks are done, how\n"
@@ -52,13 +58,16 @@ static const struct cli_opts options = {
              "Several journals, such as those of the shards of a list, are shown as one run,\n"
              "with a line for each machine and each shard. Missing shards are named.\n"
              "\n"
+             "With --queue, it shows a queue and its nodes.\n"
+             "\n"
              "Examples:\n"
              "  gpu-dispatch status run.db\n"
              "  gpu-dispatch status --json run.db | jq .left\n"
-             "  gpu-dispatch status part.*.db\n",
+             "  gpu-dispatch status part.*.db\n"
+             "  gpu-dispatch status --queue nats://host/NAME\n",
     .table = table,
-    .after = "Exit status: 0; 255 if a journal does not exist or cannot be read. The other\n"
-             "journals are shown nevertheless.\n"
+    .after = "Exit status: 0; 255 if a journal or queue does not exist or cannot be read. The\n"
+             "other journals are shown nevertheless.\n"
              "More: man gpu-dispatch-status.\n",
 };
 
@@ -259,10 +268,14 @@ int cli_status_main(int argc, char **argv)
     struct cli_journals j = { .n = 0 };
     int status = CLI_EXIT_ERROR, rc = cli_journals_parse(&j, &options, &asked, argc, argv);
     const bool explain = asked.help || asked.list_options;
-    if (rc == 0 && j.n_paths == 0 && !explain)
-        rc = gd__fail("status needs a journal: gpu-dispatch status FILE");
+    if (rc == 0 && !explain)
+        rc = queue_command_check("status", &asked.queue, &j);
+    if (rc == 0 && !explain && asked.queue.url)
+        rc = queue_status(&asked.queue, asked.json);
     if (rc < 0)
         cli_say("%s", gd__fail_text());
+    else if (!explain && asked.queue.url)
+        status = 0;
     else if (!explain)
         status = j.n_paths > 1 ? show_many(&asked, &j) : show(&asked, j.paths[0]);
     else

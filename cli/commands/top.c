@@ -20,6 +20,8 @@
 #include "base/text/json_write.h"
 #include "cli/commands.h"
 #include "cli/commands/journals/top_many.h"
+#include "cli/commands/queue/queue_command.h"
+#include "cli/commands/queue/queue_top.h"
 #include "cli/options.h"
 #include "cli/run/http/address_file.h"
 #include "cli/run/stop/exit_status.h"
@@ -34,6 +36,7 @@ enum { MOST_JOBS = 256, REDRAW_MS = 100, REDRAW_IDLE_MS = 1000, WHOLE = 10000, U
 
 struct asked {
     bool once, list, json, page, help, list_options;
+    struct cli_queue queue;
 };
 
 #define AT(field) .offset = offsetof(struct asked, field)
@@ -46,6 +49,8 @@ static const struct cli_opt table[] = {
       cli_set_flag, AT(json) },
     { "page", 0, NULL, "print the addresses of the jobs' web pages (of runs with --http), each with its token",
       cli_set_flag, AT(page) },
+    CLI_QUEUE_URL(struct asked, queue, "show a queue and all its machines: nats://HOST/NAME", NULL),
+    CLI_QUEUE_CREDENTIALS(struct asked, queue),
     { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
@@ -54,6 +59,7 @@ static const struct cli_opt table[] = {
 static const struct cli_opts options = {
     .command = "top",
     .usage = "usage: gpu-dispatch top [OPTIONS] [PID|JOB|JOURNAL...]\n"
+             "       gpu-dispatch top [OPTIONS] --queue URL\n"
              "\n"
              "Shows one of your running jobs, live: its progress, its speed, and what each GPU\n"
              "is doing or why it is idle. Name the job by its process number, its command or\n"
@@ -63,11 +69,14 @@ static const struct cli_opts options = {
              "With several journals, such as those of the shards of a list, it shows what\n"
              "gpu-dispatch status shows, live, also for runs on other machines.\n"
              "\n"
+             "With --queue, it shows a queue and all machines that work on it.\n"
+             "\n"
              "Examples:\n"
              "  gpu-dispatch top\n"
              "  gpu-dispatch top 4711\n"
              "  gpu-dispatch top --list\n"
              "  gpu-dispatch top part.*.db\n"
+             "  gpu-dispatch top --queue nats://host/NAME\n"
              "  gpu-dispatch top --once --json 4711 | jq .completed\n",
     .table = table,
     .after = "Keys: q or Ctrl-C quits; in the list, arrows or digits choose and Enter opens.\n"
@@ -495,6 +504,24 @@ static int show_journals(const struct asked *asked, struct cli_journals *j)
     return top_many(&many, j);
 }
 
+static int show_queue(const struct asked *asked, const struct cli_journals *j)
+{
+    if (queue_command_check("top", &asked->queue, j) < 0)
+        return -1;
+    if (asked->list || asked->page)
+        return gd__fail("--%s does not take a queue: leave one of them out", asked->list ? "list" : "page");
+    return queue_top(&asked->queue, asked->once, asked->json);
+}
+
+static int show_asked(const struct asked *asked, struct cli_journals *j)
+{
+    if (asked->queue.url)
+        return show_queue(asked, j);
+    if (cli_queue_check(&asked->queue) < 0)
+        return -1;
+    return j->n_paths > 1 ? show_journals(asked, j) : show(asked, j->n_paths == 1 ? j->paths[0] : NULL);
+}
+
 int cli_top_main(int argc, char **argv)
 {
     struct asked asked = { 0 };
@@ -502,7 +529,7 @@ int cli_top_main(int argc, char **argv)
     int rc = cli_journals_parse(&j, &options, &asked, argc, argv);
     const bool explain = asked.help || asked.list_options;
     if (rc == 0 && !explain)
-        rc = j.n_paths > 1 ? show_journals(&asked, &j) : show(&asked, j.n_paths == 1 ? j.paths[0] : NULL);
+        rc = show_asked(&asked, &j);
     if (rc < 0)
         cli_say("%s", gd__fail_text());
     else if (explain)

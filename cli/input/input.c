@@ -538,23 +538,29 @@ int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64
     return 1;
 }
 
-int cli_input_next(struct cli_input *in, struct gd_item *item)
+int cli_input_take(struct cli_input *in, struct gd_item *item)
 {
     const void *data;
     size_t size;
     uint64_t weight;
     struct cli_task_settings settings;
-    int some = cli_input_read(in, &data, &size, &weight);
-    if (some < 0 || (some > 0 && read_settings(in, data, size, &settings) < 0))
-        return gd_item_error(item, "%s", gd__fail_text());
-    if (some > 0) {
-        item->data = data;
-        item->size = size;
-        item->weight = weight;
-        item->priority = settings.priority;
-        item->timeout_ms = settings.timeout_ms;
-    }
-    return some;
+    const int some = cli_input_read(in, &data, &size, &weight);
+    if (some <= 0)
+        return some;
+    if (read_settings(in, data, size, &settings) < 0)
+        return -1;
+    item->data = data;
+    item->size = size;
+    item->weight = weight;
+    item->priority = settings.priority;
+    item->timeout_ms = settings.timeout_ms;
+    return 1;
+}
+
+int cli_input_next(struct cli_input *in, struct gd_item *item)
+{
+    const int some = cli_input_take(in, item);
+    return some < 0 ? gd_item_error(item, "%s", gd__fail_text()) : some;
 }
 
 void cli_input_cancel(struct cli_input *in)

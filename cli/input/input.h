@@ -89,7 +89,10 @@ bool cli_input_count(const struct cli_input *in, uint64_t *out);
 /* A gd_source_fn: returns 1 and the item, 0 at the end or when cancelled, or an error. */
 int cli_input_next(struct cli_input *in, struct gd_item *item);
 
-/* The same without a gd_item. Returns 1 with *data (until the next call), *size and *weight (0: not known); 0 at the
+/* The same without a source: *item is only filled. Returns 1; 0 at the end or when cancelled; -1 with gd__fail_text(). */
+int cli_input_take(struct cli_input *in, struct gd_item *item);
+
+/* The same for the payload alone. Returns 1 with *data (until the next call), *size and *weight (0: not known); 0 at the
  * end; -1 with gd__fail_text(). */
 int cli_input_read(struct cli_input *in, const void **data, size_t *size, uint64_t *weight);
 

@@ -26,6 +26,7 @@
 #include "base/failure.h"
 #include "base/file/write.h"
 #include "binding.h"
+#include "cli/run/queue/run_queue.h"
 #include "cli/say.h"
 #include "tui/terminal.h"
 
@@ -72,6 +73,7 @@ int cli_sinks_open(struct cli_sinks *s, const struct cli_run *r, const struct gd
 {
     const bool append = journal != NULL; /* the journal empties the files, or cuts them back */
     s->journal = journal;
+    s->is_durable = journal || r->queue.url;
     /* All files are checked before the first is cut back. */
     if (cli_journal_check(journal, r->joblog) < 0 || cli_journal_check(journal, r->output) < 0)
         return -1;
@@ -245,11 +247,12 @@ static const char *output_place(const struct cli_sinks *s, const struct cli_task
     return s->results && e->report->start_ns ? cli_results_path(s->results) : s->output_path;
 }
 
-/* With a journal, a task that did not finish is left for a run that resumes. That run writes the record of the task. */
+/* With a journal, a task that did not finish is left for a run that resumes, and with a queue for another node. That run
+ * writes the record of the task. */
 static bool is_left(const struct cli_sinks *s, const struct cli_task_end *e)
 {
     const enum gd_failure why = e->report->failure;
-    return s->journal && !e->ok && (why == GD_FAILURE_CANCELLED || why == GD_FAILURE_NO_WORKER);
+    return s->is_durable && !e->ok && (why == GD_FAILURE_CANCELLED || why == GD_FAILURE_NO_WORKER);
 }
 
 static void write_all(struct cli_sinks *s, struct cli_task_end *e)
@@ -279,7 +282,7 @@ static void look_for_trouble(struct cli_sinks *s)
     if (cli_streams_broken(s->output) || cli_worker_lines_broken(s->worker_lines) ||
         (s->records && cli_records_broken(s->records)))
         s->broken = true;
-    if ((s->broken || (s->journal && s->failed)) && !atomic_exchange(&s->troubled, true))
+    if ((s->broken || (s->is_durable && s->failed)) && !atomic_exchange(&s->troubled, true))
         s->trouble(s->user);
 }
 
@@ -297,8 +300,10 @@ static void settle(struct cli_sinks *s, void *record, const struct cli_task_end 
 {
     if (!record)
         return;
+    struct gd__record_note note;
     cli_journal_note(s->journal, e, output_place(s, e), s->failed || s->broken);
-    gd__record_settle(s->d, record, e->report);
+    cli_run_queue_note(&note, e, s->failed || s->broken);
+    gd__record_settle(s->d, record, e->report, &note);
 }
 
 /* Returns the size of the packed task, or 0 if the lane was given up meanwhile. */
@@ -354,7 +359,7 @@ static void write_worker_lines(struct cli_job *base)
 /* Whether nothing is written about the task. */
 static bool has_no_output(const struct cli_sinks *s, const struct cli_task_end *e)
 {
-    const bool in_files = s->joblog || s->results || s->records || s->failures || s->journal;
+    const bool in_files = s->joblog || s->results || s->records || s->failures || s->is_durable;
     return !in_files && e->ok && e->kind == CLI_RESULT_COMMAND && e->out_size + e->err_size == 0;
 }
 
@@ -362,7 +367,7 @@ static void lose_task(struct cli_sinks *s, const struct gd_report *r, struct gd_
 {
     gd__record_drop(record);
     check(s, gd__fail("out of memory: the output of task %llu is lost", (unsigned long long)r->task_id));
-    if (s->journal && !atomic_exchange(&s->troubled, true))
+    if (s->is_durable && !atomic_exchange(&s->troubled, true))
         s->trouble(s->user);
 }
 

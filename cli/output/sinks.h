@@ -49,6 +49,7 @@ struct cli_sinks {
     struct cli_failures *failures;
     struct cli_progress *progress;
     struct cli_journal *journal; /* borrowed; NULL: no journal */
+    bool is_durable;             /* a task without output has no record, in a journal or a queue, and is run again */
     const char *output_path;
     struct cli_worker_lines *worker_lines; /* NULL: workers write directly to our streams */
 };

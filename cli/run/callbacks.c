@@ -81,7 +81,17 @@ static void task_ended(void *user, const struct gd_report *report)
     read_end(r, &e, report);
     cli_sinks_add(&r->sinks, &e);
     cli_work_ended(&r->work, report);
+    if (r->asked->own.on_end)
+        r->asked->own.on_end(r->asked->own.user, &e);
     halt(r, cli_halt_add(&r->halt, &e));
+}
+
+static void task_progressed(void *user, uint64_t task_id, int worker_id, unsigned attempt, const void *data,
+                            size_t size)
+{
+    struct cli_running *r = user;
+    (void)worker_id, (void)attempt;
+    cli_work_reached(&r->work, task_id, r->asked->own.work_done(data, size));
 }
 
 double cli_media_seconds(void *running, const struct gd_report *report)
@@ -130,6 +140,8 @@ void cli_callbacks_set(struct cli_running *r, struct gd_options *o)
     o->on_skip = task_skipped;
     o->on_success = o->on_error = task_ended;
     o->on_device_note = cli_free_wait_note;
+    if (r->asked->own.work_done)
+        o->on_partial = task_progressed;
     if (cli_sinks_style(r->asked) == CLI_PROGRESS_PANEL) {
         o->output = GD_OUTPUT_CAPTURE;
         o->on_output = worker_wrote;
@@ -138,8 +150,10 @@ void cli_callbacks_set(struct cli_running *r, struct gd_options *o)
 
 void cli_callbacks_hook(struct cli_running *r)
 {
-    gd__dispatcher_hook(
-        r->run.d,
-        &(struct gd__hooks){
-            .user = r, .fd = -1, .after_round = round_ended, .before_end = flush_sinks, .shortage = warn_of_shortage });
+    gd__dispatcher_hook(r->run.d, &(struct gd__hooks){ .user = r,
+                                                       .fd = -1,
+                                                       .after_round = round_ended,
+                                                       .before_end = flush_sinks,
+                                                       .shortage = warn_of_shortage,
+                                                       .queue_note = cli_run_queue_say });
 }

@@ -63,6 +63,8 @@ static int prepare(void *user, struct gd_options *o)
         return reported(-1);
     cli_dispatch_options(o, r->asked);
     cli_callbacks_set(r, o);
+    if (cli_run_queue_open(&r->queue, r->asked, o) < 0)
+        return reported(-1);
     cli_job_name(r->asked, r->job, sizeof r->job);
     o->job = r->job;
     report_unpublished();
@@ -179,11 +181,21 @@ static void print_summary(struct cli_running *r)
     free(text);
 }
 
+/* A node that was refused by the queue has done nothing. */
+static bool has_begun(const struct cli_running *r, int result)
+{
+    struct gd_stats s = { .size = sizeof s };
+    return !r->queue.is_used || result >= 0 || (gd_dispatcher_stats(r->run.d, &s) == 0 && s.taken > 0);
+}
+
 static void report(void *user, int result)
 {
+    struct cli_running *r = user;
+    r->halt.failed += gd__dispatcher_queue_failed(r->run.d);
     if (result < 0 && result != GD_E_SHUTDOWN && result != GD_E_INTERRUPTED)
         cli_say("%s", gd_error_text());
-    print_summary(user);
+    if (has_begun(user, result))
+        print_summary(user);
 }
 
 /* Closing can fail too: a log that could not be written changes the exit status. The journal is finished
@@ -231,6 +243,7 @@ static void release(void *user)
     cli_own_tasks_close(&r->own_tasks);
     cli_input_close(&r->input);
     cli_program_close(&r->program);
+    cli_run_queue_close(&r->queue);
 }
 
 /* --- what gd__run_execute() reports ----------------------------------------------------------- */

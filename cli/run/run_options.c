@@ -17,6 +17,8 @@
 
 #include "base/failure.h"
 #include "base/text/parse.h"
+#include "cli/input/sources.h"
+#include "cli/run/queue/run_queue.h"
 #include "cli/run/shard/shard_options.h"
 
 /* --- options that need their own parser ------------------------------------------------------- */
@@ -43,16 +45,9 @@ int cli_set_workers(const struct cli_opt *opt, void *field, const char *text)
 
 static int set_order(const struct cli_opt *opt, void *field, const char *text)
 {
-    static const char *const names[] = { "size", "name", "none" };
     struct cli_run *r = (struct cli_run *)((char *)field - opt->offset);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            r->order.given = true;
-            r->order.order = (enum gd_file_order)i;
-            return 0;
-        }
-    }
-    return gd__fail("--order takes size, name or none, not \"%s\"", text);
+    r->order.given = true;
+    return cli_order_parse(text, &r->order.order);
 }
 
 /* "panel, bar or none" */
@@ -297,6 +292,26 @@ static const struct cli_opt table[] = {
       "wait up to TIME if another run uses the journal (default 2m with --shard or in a Slurm job, otherwise 0)",
       cli_set_lock_wait, AT(lock_wait) },
 
+    CLI_QUEUE_URL(
+        struct cli_run, queue,
+        "take the tasks from a queue, such as nats://host/NAME, to which gpu-dispatch push has added them; run "
+        "this on any number of machines",
+        "Queue"),
+    { "idle-exit", 0, "TIME",
+      "leave after TIME without a task, even if the queue is not done; never: stay even if it is done (default: leave "
+      "when "
+      "it is done)",
+      cli_set_idle_exit, AT(idle_exit) },
+    { "spool", 0, "FILE",
+      "file for records that the server has not got yet; the next node with this file publishes them (default: in "
+      "~/.local/state/gpu-dispatch)",
+      cli_set_text, AT(spool) },
+    { "lost-timeout", 0, "TIME", "give up if the server of the queue cannot be reached for TIME (default 10m)",
+      cli_set_duration, AT(lost_timeout_ms) },
+    { "force", 0, NULL, "work even if the nodes of the queue run another command", cli_set_flag, AT(queue_force) },
+    CLI_QUEUE_SPILL_DIR(struct cli_run, queue),
+    CLI_QUEUE_CREDENTIALS(struct cli_run, queue),
+
     { "help", 'h', NULL, "show this help", cli_set_flag, AT(help), .group = "Help" },
     { "list-options", 0, NULL, NULL, cli_set_flag, AT(list_options) },
     { .name = NULL },
@@ -330,71 +345,6 @@ const struct cli_opts cli_run_options = {
 
 /* --- the arguments after the options --------------------------------------------------- */
 
-struct separator {
-    bool files, link;
-};
-
-static bool is_separator(const char *word, struct separator *s)
-{
-    size_t colons = strspn(word, ":");
-    const char *rest = word + colons;
-    if (colons < 3 || colons > 4 || (rest[0] && strcmp(rest, "+") != 0))
-        return false;
-    *s = (struct separator){ .files = colons == 4, .link = *rest == '+' };
-    return true;
-}
-
-static int add_source(struct cli_run *r, struct cli_source source)
-{
-    struct cli_source *more = realloc(r->sources, (r->n_sources + 1) * sizeof *more);
-    if (!more)
-        return gd__fail("out of memory");
-    r->sources = more;
-    more[r->n_sources++] = source;
-    return 0;
-}
-
-/* One group: the arguments after a separator. */
-static int add_group(struct cli_run *r, struct separator s, char **words, size_t n)
-{
-    if (s.link && r->n_sources == 0)
-        return gd__fail("%s pairs its inputs with those of the source before it: give another source first",
-                        s.files ? "::::+" : ":::+");
-    if (!s.files)
-        return add_source(
-            r, (struct cli_source){
-                   .kind = CLI_SOURCE_WORDS, .link = s.link, .words = (const char *const *)words, .n_words = n });
-    if (n == 0)
-        return gd__fail("%s must be followed by the name of a file", s.link ? "::::+" : "::::");
-    for (size_t i = 0; i < n; i++) {
-        if (add_source(r, (struct cli_source){ .kind = CLI_SOURCE_FILE, .link = s.link, .path = words[i] }) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int read_sources(struct cli_run *r, int argc, char **argv)
-{
-    for (size_t i = 0; i < r->arg_files.n; i++) {
-        if (add_source(r, (struct cli_source){ .kind = CLI_SOURCE_FILE, .path = r->arg_files.items[i] }) < 0)
-            return -1;
-    }
-    struct separator now, next;
-    for (int at = 0; at < argc && is_separator(argv[at], &now);) {
-        int end = at + 1;
-        while (end < argc && !is_separator(argv[end], &next))
-            end++;
-        if (add_group(r, now, argv + at + 1, (size_t)(end - at - 1)) < 0)
-            return -1;
-        at = end;
-    }
-    if (!r->input_dir)
-        return 0;
-    if (r->n_sources > 0)
-        return gd__fail("--input-dir cannot be combined with -a, ::: or ::::");
-    return add_source(r, (struct cli_source){ .kind = CLI_SOURCE_DIR, .path = r->input_dir });
-}
-
 /* Puts a program in front of the arguments. A string with spaces, if it is not the name of a file, is the program and
  * its first arguments. */
 static int put_program(struct cli_run *r, const char *program)
@@ -415,8 +365,7 @@ static int put_program(struct cli_run *r, const char *program)
 static int read_words(struct cli_run *r, int argc, char **argv)
 {
     const char *program = r->stream ? r->stream : r->worker ? r->worker : "";
-    struct separator unused;
-    const bool is_missing = is_separator(program, &unused); /* the inputs begin where the program should be */
+    const bool is_missing = cli_is_separator(program); /* the inputs begin where the program should be */
     r->words = calloc((size_t)argc + strlen(program) + 4, sizeof *r->words);
     if (!r->words)
         return gd__fail("out of memory");
@@ -477,6 +426,29 @@ static int check(const struct cli_run *r)
     return 0;
 }
 
+static int read_sources(struct cli_run *r, int argc, char **argv)
+{
+    struct cli_sources all = { 0 };
+    const int rc = cli_sources_read(&all, &r->arg_files, r->input_dir, argc, argv);
+    r->sources = all.items;
+    r->n_sources = all.n;
+    return rc;
+}
+
+/* A run with a queue has a source without inputs. */
+static int read_queue(struct cli_run *r)
+{
+    if (cli_run_queue_check(r, r->n_sources > 0) < 0)
+        return -1;
+    if (!r->queue.url)
+        return 0;
+    struct cli_sources all = { r->sources, r->n_sources };
+    const int rc = cli_sources_add(&all, (struct cli_source){ .kind = CLI_SOURCE_WORDS });
+    r->sources = all.items;
+    r->n_sources = all.n;
+    return rc;
+}
+
 void cli_run_defaults(struct cli_run *r)
 {
     *r = (struct cli_run){ .gpus = "auto",
@@ -497,13 +469,13 @@ int cli_run_parse(struct cli_run *r, int argc, char **argv)
         return -1;
     if (r->help || r->list_options)
         return 0;
-    struct separator unused;
     int end = first;
-    while (end < argc && !is_separator(argv[end], &unused))
+    while (end < argc && !cli_is_separator(argv[end]))
         end++;
-    if (check(r) < 0 || read_words(r, end - first, argv + first) < 0 || read_sources(r, argc - end, argv + end) < 0)
+    if (cli_run_queue_check(r, r->arg_files.n > 0 || r->input_dir) < 0 || check(r) < 0 ||
+        read_words(r, end - first, argv + first) < 0 || read_sources(r, argc - end, argv + end) < 0)
         return -1;
-    return cli_shard_options_apply(r);
+    return read_queue(r) < 0 ? -1 : cli_shard_options_apply(r);
 }
 
 void cli_run_free(struct cli_run *r)

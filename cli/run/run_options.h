@@ -16,6 +16,7 @@
 #include "base/text/buffer.h"
 #include "cli/input/input.h"
 #include "cli/options.h"
+#include "cli/queue/queue_options.h"
 #include "cli/run/stop/halt.h"
 
 struct gd__buffer;
@@ -28,6 +29,11 @@ struct cli_workers {
 
 struct cli_lock_wait {
     bool given;
+    unsigned ms;
+};
+
+struct cli_idle_exit {
+    bool given, never;
     unsigned ms;
 };
 
@@ -50,8 +56,14 @@ struct cli_run_own {
     double (*media_seconds)(const struct cli_task_end *e);
     /* The work in each file of a CLI_SOURCE_LIST: its "size" times this. 0: tasks are counted. */
     double work_unit;
+    /* How much of its work a running task has done, in the same unit as the sum of all work, from a part of its result. Less
+     * than 0: the part does not say. NULL: parts are ignored. */
+    double (*work_done)(const void *data, size_t size);
     bool is_dealt;     /* the CLI_SOURCE_LIST has only files of this shard */
     const char *media; /* the work is seconds of this: "audio"; NULL: it is something else */
+    /* Called at the end of each task, on the run's thread. NULL: nothing to do. */
+    void (*on_end)(void *user, const struct cli_task_end *e);
+    void *user;
 };
 
 /* An option that was not given is 0 unless cli_run_defaults() sets its default. Strings are borrowed from argv. */
@@ -103,6 +115,13 @@ struct cli_run {
     char shard_origin[GD_SHARD_ORIGIN];
     const char *journal_base;           /* --journal as the user wrote it */
     char *shard_names[CLI_SHARD_NAMES]; /* storage of journal, output, joblog and failed */
+
+    /* queue */
+    struct cli_queue queue;
+    struct cli_idle_exit idle_exit;
+    const char *spool;
+    unsigned lost_timeout_ms;
+    bool queue_force;
 
     /* display */
     const char *progress; /* "auto", "panel", "bar", "eta", "line", "json", "none"; NULL: auto */

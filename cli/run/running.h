@@ -16,6 +16,7 @@
 #include "cli/run/http/page.h"
 #include "cli/run/journal/run_journal.h"
 #include "cli/run/program.h"
+#include "cli/run/queue/run_queue.h"
 #include "cli/run/shard/own_tasks.h"
 #include "cli/run/stop/interrupt.h"
 #include "cli/run/views/watch.h"
@@ -29,7 +30,8 @@ struct cli_running {
     /* opened before the dispatcher */
     struct cli_program program;
     struct cli_journal *journal; /* NULL: no journal */
-    char job[256];               /* the run's name for observers: its command */
+    struct cli_run_queue queue;
+    char job[256]; /* the run's name for observers: its command */
 
     /* the source */
     struct cli_input *input;

@@ -22,8 +22,9 @@ struct cli_work {
     double unit;
     pthread_mutex_t lock;
     uint64_t *weights; /* the weights of the tasks so far, indexed by their numbers */
+    uint64_t *begun;   /* how much of each running task is done */
     size_t n, room;
-    uint64_t done, total;
+    uint64_t done, running, total; /* work of tasks that have ended; that is done in running tasks; of all tasks */
 };
 
 /* The work of a file is its size times `unit`. The total is the work of all files. All arguments are borrowed. Returns
@@ -35,6 +36,9 @@ void cli_work_given(struct cli_work *w, uint64_t weight);
 
 /* The journal has skipped a task. Its work is removed from the total. Called on the source's thread. */
 void cli_work_skipped(struct cli_work *w, const struct gd_skipped *skipped);
+
+/* This much of a running task is done, at most all of it. An attempt that begins anew begins with less. */
+void cli_work_reached(struct cli_work *w, uint64_t task_id, double work);
 
 /* A task has ended, with success or failure. A cancelled task has not ended. */
 void cli_work_ended(struct cli_work *w, const struct gd_report *report);

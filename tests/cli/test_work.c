@@ -193,6 +193,23 @@ TEST(the_first_task_counts_with_its_work)
     CHECK_EQ(h.first.ended, 1);
 }
 
+/* A long file reports how much of it is done. */
+TEST(the_time_left_is_known_before_a_task_has_ended)
+{
+    struct made_up *m = just_begun();
+    m->s.work_total = 1000;
+    m->s.work_done = 100;
+    view_history_add(&m->h, &m->s);
+    CHECK(figures_of(m).eta < 0); /* nothing is known about the pace yet */
+    m->s.read_ns += UINT64_C(10) * 1000000000;
+    m->s.work_done = 300;
+    view_history_add(&m->h, &m->s);
+    const struct view_figures f = figures_of(m);
+    CHECK_EQ(f.ended, 0);
+    CHECK(fabs(f.eta - 700 * 10.0 / 200) < 1e-6);
+    CHECK(fabs(f.part - 0.3) < 1e-9);
+}
+
 /* Cancelled work is not done, and it is unknown when the rest will be done. */
 TEST(a_run_that_is_being_ended)
 {

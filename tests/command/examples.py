@@ -5,10 +5,14 @@
 In a manual page every block from .EX to .EE is shell code, and must succeed. A block is left out if the line before it is
 a comment that begins with "not run:". In a help text every indented line that calls one of our programs is an example. The
 examples of one text run one after the other, in a directory that has the files they name (prepare()). Programs that are
-not installed are replaced by programs that do nothing.
+not installed are replaced by programs that do nothing. Examples with a queue use a real server instead of "host", and are
+left out if there is none.
 
 usage: examples.py SOURCE_ROOT BUILD_ROOT journals|no-journals
 """
+import contextlib
+import ctypes
+import ctypes.util
 import os
 import pathlib
 import re
@@ -16,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import wave
 
 INFER = """import os, sys
@@ -41,12 +46,14 @@ exec {program} "$@"
 UNSET = ("BASH_ENV", "CUDA_VISIBLE_DEVICES", "GPU_DISPATCH_HTTP_TOKEN", "GPU_DISPATCH_MODELS", "HIP_VISIBLE_DEVICES",
          "PARALLEL_SHELL", "ROCR_VISIBLE_DEVICES", "WHISPER_MODEL_DIR", "ZE_AFFINITY_MASK")
 MISSING_IS_NOTHING = ("jq", "sqlite3")
-HELP = ("", "run", "transcribe", "gpus", "estimate", "top", "status", "export", "report", "merge", "journal", "stream")
+HELP = ("", "run", "transcribe", "models", "gpus", "estimate", "top", "status", "export", "report", "merge", "push", "journal", "stream")
 NEEDS_JOURNALS = ("run", "transcribe", "report", "status", "export", "merge", "journal", "top")
 JOURNAL_IS_THERE = ("gpu-dispatch-status.1", "gpu-dispatch-export.1", "gpu-dispatch-journal.5", "help status", "help export")
 SHARDS_ARE_THERE = tuple(f(name) for name in ("status", "export", "report", "merge", "top")
                          for f in ("help {}".format, "gpu-dispatch-{}.1".format))
-HELP_NOT_RUN = ("4711", "run.failed.jsonl")  # need a job with this number, and a run with failed tasks
+QUEUE_COMMANDS = ("push --queue {} ::: a.jpg", "run --quiet --queue {} python3 infer.py")
+# These need a job with this number, a run with failed tasks, a network, and a checkpoint.
+HELP_NOT_RUN = ("4711", "run.failed.jsonl", "models download", "models convert")
 
 
 def of_page(page):
@@ -102,7 +109,9 @@ def prepare(directory, source, env, with_shards, with_journal):
     write(directory / "worker.py", WORKER)
     write(directory / "worker", f"#!{sys.executable}\n{WORKER}", 0o755)
     write(directory / "transcribe", TRANSCRIBE, 0o755)
-    write(directory / "list", "a.jpg\nb.jpg\n")
+    write(directory / "program", "#!/bin/sh\n", 0o755)
+    for name in ("list", "list.txt"):
+        write(directory / name, "a.jpg\nb.jpg\n")
     for name in ("a.jpg", "b.jpg"):
         write(directory / name, "")
     for name in AUDIO:
@@ -117,6 +126,46 @@ def prepare(directory, source, env, with_shards, with_journal):
         write(directory / "c.jpg", "")
 
 
+def can_have_queues():
+    try:
+        ctypes.CDLL(ctypes.util.find_library("nats") or "libnats is missing")
+    except OSError:
+        return False
+    return os.path.exists(os.environ.get("GD_TEST_NATS_SERVER", ""))
+
+
+@contextlib.contextmanager
+def nats_server(directory):
+    """Yields the host and port of a server."""
+    server = subprocess.Popen([os.environ["GD_TEST_NATS_SERVER"], "-js", "-a", "127.0.0.1", "-p", "-1", "-sd",
+                               str(directory / "server")],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        address = ""
+        for line in server.stderr:
+            found = re.search(r"Listening for client connections on (\S+)", line)
+            address = found[1] if found else address
+            if "Server is ready" in line:
+                break
+        threading.Thread(target=server.stderr.read, daemon=True).start()
+        yield address
+    finally:
+        server.kill()
+        server.wait()
+
+
+def try_queue_examples(examples, directory, env):
+    """The queues that the examples name have a task with a record, unless the examples push tasks."""
+    with nats_server(directory) as address:
+        for name in sorted(set(re.findall(r"nats://host/(\w+)", "\n".join(examples)))):
+            for command in () if any(" push " in example for example in examples) else QUEUE_COMMANDS:
+                done = run("gpu-dispatch " + command.format(f"nats://{address}/{name}"), directory, env)
+                assert done.returncode == 0, done.stdout
+        for example in examples:
+            done = run(example.replace("nats://host/", f"nats://{address}/"), directory, env)
+            assert done.returncode == 0, f"exit status {done.returncode} of\n{example}\n{done.stdout}"
+
+
 def try_examples(name, examples, source, build, journals):
     """Runs the examples of one text."""
     assert examples, "the text has no example"
@@ -125,8 +174,12 @@ def try_examples(name, examples, source, build, journals):
         env = environment(directory, build)
         prepare(directory, source, env, journals and name in SHARDS_ARE_THERE, journals and name in JOURNAL_IS_THERE)
         for example in examples:
-            done = run(example, directory, env)
-            assert done.returncode == 0, f"exit status {done.returncode} of\n{example}\n{done.stdout}"
+            if "nats://" not in example:
+                done = run(example, directory, env)
+                assert done.returncode == 0, f"exit status {done.returncode} of\n{example}\n{done.stdout}"
+        with_queue = [example for example in examples if "nats://" in example]
+        if with_queue and can_have_queues():
+            try_queue_examples(with_queue, directory, env)
 
 
 def texts(source, build):

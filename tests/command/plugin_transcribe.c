@@ -6,9 +6,14 @@
  *
  *   bad    fails without retries    once    fails unless ./mended exists
  *   crash  kills the worker         hang    never ends
+ *   away   fails, and may be tried again
  *   part   kills the worker, and leaves a file in ./o that looks like an unfinished output
  *   a-fill fills the disk of ./o with the file ./o/large
+ *   short  is truncated: fails without retries, or with accept_truncated, has a warning
+ *   half   reports that half of the file is done, then waits as below
  *   wait   writes a line to the pipe ./began, then waits for a byte from the pipe ./gate
+ *
+ * What it says about itself is $STANDIN_ABOUT. If that is "crash", it ends the process.
  *
  * audio_duration is taken from the header of the audio file, and left out if there is no header.
  */
@@ -21,6 +26,7 @@
 #include <gpu_dispatch/worker.h>
 
 #include "apps/transcribe/audio/header.h"
+#include "apps/transcribe/engine/about.h"
 #include "apps/transcribe/engine/settings.h"
 #include "base/failure.h"
 #include "base/text/buffer.h"
@@ -72,10 +78,24 @@ static bool begins(const char *name, const char *word)
     return strncmp(name, word, strlen(word)) == 0;
 }
 
-static int behave(const char *name, struct gd_result *r)
+static int tell_half(const char *path, struct gd_result *r)
+{
+    struct tr_header h = { 0 };
+    char text[64];
+    if (tr_header_read(&h, path) < 0)
+        return gd_result_error_final(r, "cannot be read");
+    const int n = snprintf(text, sizeof text, "{\"audio_done\": %.3f}", h.seconds / 2);
+    return gd_result_partial(r, text, (size_t)n);
+}
+
+static int behave(const char *name, const char *path, struct gd_result *r)
 {
     if (begins(name, "bad") || (begins(name, "once") && access("mended", F_OK) < 0))
         return gd_result_error_final(r, "%s is no audio", name);
+    if (begins(name, "away"))
+        return gd_result_error(r, "%s is not available", name);
+    if (begins(name, "short") && !settings.accept_truncated)
+        return gd_result_error_final(r, "%s is truncated", name);
     if (begins(name, "a-fill"))
         fill("o/large");
     if (begins(name, "part"))
@@ -84,7 +104,9 @@ static int behave(const char *name, struct gd_result *r)
         _exit(9);
     while (begins(name, "hang"))
         pause();
-    if (begins(name, "wait")) {
+    if (begins(name, "half") && tell_half(path, r) < 0)
+        return gd_result_error_final(r, "no partial result could be sent");
+    if (begins(name, "wait") || begins(name, "half")) {
         note("began", name);
         char byte;
         int fd = open("gate", O_RDONLY | O_CLOEXEC);
@@ -98,7 +120,7 @@ static int behave(const char *name, struct gd_result *r)
 static int write_outputs(struct tr_outputs *outputs, const char *name, double seconds)
 {
     struct tr_transcript t = { .duration = seconds, .language = "en", .language_probability = -1, .model = "x" };
-    struct tr_segment segment = { .end = seconds };
+    const struct tr_segment_facts segment = tr_segment_facts(0, seconds);
     int rc = tr_transcript_add(&t, &segment, name, strlen(name));
     if (rc == 0)
         rc = tr_outputs_finish(outputs, &t);
@@ -106,7 +128,7 @@ static int write_outputs(struct tr_outputs *outputs, const char *name, double se
     return rc;
 }
 
-static int answer(struct gd_result *r, const char *path, double seconds)
+static int answer(struct gd_result *r, const char *path, const char *name, double seconds)
 {
     struct gd__buffer b = { 0 }, text = { 0 };
     tr_settings_write(&text, &settings);
@@ -116,6 +138,8 @@ static int answer(struct gd_result *r, const char *path, double seconds)
         gd__buffer_format(&b, ",\"audio_duration\":%.3f", seconds);
     gd__buffer_text(&b, ",\"text\":");
     gd__json_put_string(&b, text.data, text.size);
+    if (begins(name, "short"))
+        gd__buffer_format(&b, ",\"warning\":\"%s is truncated\"", name);
     gd__buffer_text(&b, "}");
     int rc = b.failed || text.failed ? GD_E_NO_MEMORY : gd_result_set(r, b.data, b.size);
     gd__buffer_free(&b);
@@ -135,16 +159,26 @@ static int process(struct gd_worker *w, const struct gd_task *task, struct gd_re
     note("ran", path);
     int rc = tr_outputs_begin(&outputs, &settings.places, path, 0) < 0 ? gd_result_error(r, "%s", gd__fail_text()) : 0;
     if (rc == 0)
-        rc = behave(name, r);
+        rc = behave(name, path, r);
     if (rc == 0)
         rc = tr_header_read(&h, path) < 0 ? gd_result_error_final(r, "cannot be read") : 0;
     if (rc == 0 && write_outputs(outputs, name, h.seconds) < 0)
         rc = gd_result_error(r, "%s", gd__fail_text());
     if (rc == 0)
-        rc = answer(r, path, h.seconds);
+        rc = answer(r, path, name, h.seconds);
     tr_outputs_drop(&outputs);
     free(path);
     return rc;
+}
+
+__attribute__((visibility("default"))) tr_about_fn tr_transcriber_about;
+
+char *tr_transcriber_about(void)
+{
+    const char *text = getenv("STANDIN_ABOUT");
+    if (text && strcmp(text, "crash") == 0)
+        abort();
+    return strdup(text ? text : "");
 }
 
 const struct gd_worker_ops *gd_plugin_worker(void)

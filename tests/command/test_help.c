@@ -6,8 +6,8 @@
 
 #include <sys/resource.h>
 
-static const char *const commands[] = { "run",    "transcribe", "gpus",   "estimate", "top",
-                                        "status", "export",     "report", "merge" };
+static const char *const commands[] = { "run",    "transcribe", "gpus",  "estimate", "top",   "status",
+                                        "export", "report",     "merge", "push",     "models" };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 TEST(version)

@@ -253,7 +253,9 @@ TEST(a_report_of_a_run)
 TEST(reports_that_cannot_be_made)
 {
     NEEDS_JOURNAL();
-    CHECK_REFUSED(sh("gpu-dispatch report"), "gpu-dispatch: report needs a journal: gpu-dispatch report FILE");
+    CHECK_REFUSED(
+        sh("gpu-dispatch report"),
+        "gpu-dispatch: report needs a journal or a queue: gpu-dispatch report FILE, or --queue nats://HOST/NAME");
     CHECK_REFUSED(sh("gpu-dispatch report a b"),
                   "gpu-dispatch: report of several journals needs the name of the page: -o PAGE");
     CHECK_EQ(sh("gpu-dispatch report missing.db").status, 255);

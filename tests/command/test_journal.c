@@ -683,9 +683,14 @@ TEST(export_to_a_reader_that_stops_early)
 TEST(wrong_options_of_export)
 {
     CHECK_REFUSED(sh("gpu-dispatch export run.db"), "gpu-dispatch: export needs a format: give --csv or --jsonl");
-    CHECK_REFUSED(sh("gpu-dispatch export --csv"),
-                  "gpu-dispatch: export needs a journal: gpu-dispatch export FILE --csv");
-    CHECK_REFUSED(sh("gpu-dispatch status"), "gpu-dispatch: status needs a journal: gpu-dispatch status FILE");
+    CHECK_REFUSED(sh("gpu-dispatch export run.db --csv --jsonl"),
+                  "gpu-dispatch: export writes one format: give either --csv or --jsonl");
+    CHECK_REFUSED(
+        sh("gpu-dispatch export --csv"),
+        "gpu-dispatch: export needs a journal or a queue: gpu-dispatch export FILE, or --queue nats://HOST/NAME");
+    CHECK_REFUSED(
+        sh("gpu-dispatch status"),
+        "gpu-dispatch: status needs a journal or a queue: gpu-dispatch status FILE, or --queue nats://HOST/NAME");
 }
 
 TEST(a_build_without_sqlite_says_so)

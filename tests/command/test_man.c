@@ -5,8 +5,8 @@
  */
 #include "common.h"
 
-static const char *const commands[] = { "run",    "transcribe", "gpus",   "estimate", "top",
-                                        "status", "export",     "report", "merge" };
+static const char *const commands[] = { "run",    "transcribe", "gpus",  "estimate", "top",   "status",
+                                        "export", "report",     "merge", "push",     "models" };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 /* The options in the section OPTIONS of a page, sorted. They are in the line after .TP, with the names of their values,

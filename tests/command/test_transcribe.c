@@ -168,7 +168,7 @@ TEST(the_output_may_be_inside_the_input)
     CHECK_STR(ran(), "in/b.wav in/a.wav ");
     CHECK_EQ(sh("%s", run).status, 0);
     CHECK_STR(ran(), "in/b.wav in/a.wav ");
-    CHECK_STR(sh("ls in/text | wc -l").out, "10\n");
+    CHECK_STR(sh("ls in/text | wc -l").out, "14\n");
     CHECK_EQ(sh(ALONE "--input-dir in --output-dir in").status, 0);
     CHECK_STR(sh("ls in").out, "a.txt\na.wav\nb.txt\nb.wav\ntext\n");
 }
@@ -186,22 +186,6 @@ TEST(dry_runs)
                      "~   2.0s  in/c.wav -> data/outputs/c.txt, data/outputs/c.srt\n");
     CHECK_STR(r.err, "gpu-dispatch: 3 files, 1h02m of audio (1 duration estimated)\n");
     CHECK_EQ(r.status, 0);
-    CHECK_EQ(sh("test -e data").status, 1);
-}
-
-TEST(checks)
-{
-    /* No model is named, so none is searched for. */
-    struct ran r = sh(STANDIN "gpu-dispatch transcribe --check --gpus sim:1");
-    CHECK_STR(r.err, "");
-    CHECK_EQ(r.status, 0);
-    CHECK_EQ(sh(STANDIN ON "--check").status, 0);
-    CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --check --gpus sim:1 --model-size none").status, 1);
-    CHECK_EQ(sh("GPU_DISPATCH_TRANSCRIBER=/none " ON "--check").status, 1);
-    CHECK_EQ(sh(STANDIN "gpu-dispatch transcribe --check --gpus nonsense-7").status, 1);
-    r = sh("echo > bad.so; GPU_DISPATCH_TRANSCRIBER=bad.so " ON "--check");
-    CHECK_CONTAINS(r.err, "gpu-dispatch: the transcription worker cannot be loaded: ./bad.so: ");
-    CHECK_EQ(r.status, 1);
     CHECK_EQ(sh("test -e data").status, 1);
 }
 
@@ -259,7 +243,8 @@ TEST(invalid_command_lines)
         { "in --output-dir ''", "--output-dir needs the name of a directory: --output-dir DIR" },
         { "in --model-size ''", "--model-size needs a size, as in --model-size base" },
         { "in --model x --model-size base", "--model and --model-size cannot be combined: give one of them" },
-        { "in --model x --model-dir y", "--model-dir and --model cannot be combined: --model already names the file" },
+        { "in --model ./x --model-dir y",
+          "--model-dir and --model cannot be combined: --model already names the file" },
         { "in --retry-failed", "--retry-failed needs a journal: give --journal FILE. Without a journal, use --resume "
                                "alone: it runs the files that have no output" },
         { "in --force-resume", "--force-resume needs a journal: give --journal FILE" },
@@ -269,6 +254,16 @@ TEST(invalid_command_lines)
         { "in --journal ''", "--journal needs the name of a file: --journal FILE" },
         { "in --http-token-file x", "--http-token-file is for --http: give --http too" },
         { "in --word-timestamps", "--word-timestamps are written only to json: give --format json too" },
+        { "in --format txt,json --highlight-words",
+          "--max-line-width, --max-line-count, --max-words-per-line and --highlight-words are for subtitles: give "
+          "--format srt or --format vtt too" },
+        { "in --format srt --max-line-count 2",
+          "--max-line-count needs the width of a line: give --max-line-width too" },
+        { "in --format vtt --highlight-words --without-timestamps",
+          "the layout of subtitles needs the times of words: leave out --without-timestamps" },
+        { "in --format vtt --max-line-width 20 --max-words-per-line 2",
+          "--max-words-per-line and --max-line-width cannot be combined: give one of them" },
+        { "in --diarize voices", "--diarize takes channels (each channel of a file is a speaker), not \"voices\"" },
         { "in --temperature 1.5", "--temperature takes a number from 0 to 1, not \"1.5\"" },
         { "in --temperature -1", "--temperature takes a number from 0 to 1, not \"-1\"" },
         { "in --temperature nan", "--temperature takes a number from 0 to 1, not \"nan\"" },
@@ -277,6 +272,14 @@ TEST(invalid_command_lines)
         { "in --langauge en", "unknown option --langauge: did you mean --language?" },
         { "in -x", "unknown option -x: see gpu-dispatch transcribe --help" },
         { "in --model", "option --model needs a value: --model FILE" },
+        { "in --input-base http://h", "--input-base is for a queue: give --queue nats://HOST/NAME too" },
+        { "in --queue nats://h/q",
+          "with --queue the tasks come from the queue: add inputs with gpu-dispatch push --queue "
+          "URL, and give none here" },
+        { "--queue nats://h/q --resume",
+          "--resume is not possible with --queue: the queue knows which files are done" },
+        { "--queue nats://h/q --dry-run", "--dry-run is not possible with --queue: the queue has the list of files" },
+        { "--queue nats://h/q --input-base ftp://h", "the address of the inputs must begin with http:// or https://" },
         { "in -j auto", "-j auto needs the device memory of one worker, as in -j auto:6G" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -432,6 +435,12 @@ TEST(every_option_reaches_the_worker)
         { "--vad in/a.wav", "vad_model=in/a.wav\\n" },
         { "", "word_timestamps=no" },
         { "--word-timestamps --format json", "word_timestamps=yes" },
+        { "--format srt --max-line-width 42 --max-line-count 2", "max_line_count=2\\nmax_line_width=42\\n" },
+        { "--format vtt --max-words-per-line 3", "max_words_per_line=3\\n" },
+        { "--format vtt --highlight-words", "highlight_words=yes\\n" },
+        { "--format vtt --highlight-words", "word_timestamps=yes\\n" },
+        { "--format srt --word-timestamps --max-line-width 9", "word_timestamps=yes\\n" },
+        { "--diarize channels", "diarize_channels=yes\\n" },
         { "", "workers=1\\n" },
         { "--gpus sim:3 -j 2", "workers=6\\n" },
         { "--gpus cpu:2", "no_gpu=yes" },
@@ -443,6 +452,20 @@ TEST(every_option_reaches_the_worker)
         if (!strstr(text, cases[i].setting))
             FAIL("%s: no %s in %s", cases[i].words, cases[i].setting, text);
     }
+}
+
+/* The files of these tests have one channel. */
+TEST(diarizing_files_with_one_channel)
+{
+    wav("in/a.wav", 1), wav("in/b.wav", 1);
+    const char *run = STANDIN "gpu-dispatch transcribe --gpus sim:1 " MODEL "--input-dir in";
+    CHECK_CONTAINS(sh("%s --diarize channels", run).err,
+                   "gpu-dispatch: warning: 2 of 2 files have only one channel: with --diarize channels, everything in "
+                   "it is one speaker\n");
+    CHECK(!strstr(sh("%s", run).err, "channel"));
+    CHECK(!strstr(sh("%s --diarize channels --quiet", run).err, "channel"));
+    CHECK_EQ(sh("rm in/b.wav").status, 0);
+    CHECK_CONTAINS(sh("%s --diarize channels", run).err, "warning: 1 of 1 file has only one channel: ");
 }
 
 TEST(the_options_of_a_journal_reach_the_worker)
@@ -477,7 +500,7 @@ TEST(the_beginning_and_the_summary)
     CHECK_CONTAINS(r.err, "GPU  files  failed ");
     CHECK_CONTAINS(r.err, "RTF\n");
     CHECK_CONTAINS(r.err, "\nall      4       1 ");
-    CHECK_CONTAINS(r.err, "2m33s of audio, RTF ");
+    CHECK_CONTAINS(r.err, "2m33s of audio in ");
     CHECK_CONTAINS(r.err, "speed-up ");
     CHECK_CONTAINS(r.err, "1 failed: 1 error\n  in/bad.wav: bad.wav is no audio\n");
     for (const char *line = r.err, *end; *line; line = end + 1) {
@@ -773,6 +796,33 @@ TEST(views_show_the_progress_of_the_audio)
     CHECK_EQ(sh_wait(w.running).status, 0);
 }
 
+/* One file is done, and half of the other. */
+TEST(views_show_the_progress_inside_a_file)
+{
+    have_own_jobs();
+    wav("in/long.wav", 80), wav("in/half.wav", 20);
+    struct waiting w = start("--output out --http 127.0.0.1:0");
+    seen("", "1 of 2 tasks, 90.0 % of the work");
+    CHECK_CONTAINS(seen("--json", "half.wav"), "\"work_done\":90.000,\"work_total\":100.000");
+    pass(&w);
+    CHECK_EQ(sh_wait(w.running).status, 0);
+    CHECK_STR(sh("grep -c . out; grep -c audio_done out; ls data/outputs").out, "2\n0\nhalf.txt\nlong.txt\n");
+}
+
+/* What was done of a cancelled file is lost. */
+TEST(the_progress_of_a_cancelled_file_is_taken_back)
+{
+    have_own_jobs();
+    wav("in/long.wav", 80), wav("in/half.wav", 20);
+    struct waiting w = start("");
+    seen("", "90.0 % of the work");
+    CHECK_EQ(kill(w.running.pid, SIGINT), 0);
+    await_line(w.said);
+    CHECK_EQ(kill(w.running.pid, SIGINT), 0);
+    CHECK_EQ(sh_wait(w.running).status, 130);
+    CHECK_STR(sh("ls data/outputs").out, "long.txt\n");
+}
+
 TEST(cancelled_files_are_not_done)
 {
     have_own_jobs();
@@ -906,7 +956,7 @@ TEST_WITHIN(300, speech_is_transcribed)
            "--pattern '*' --format all --output out.jsonl");
     CHECK_EQ(r.status, 0);
     CHECK_CONTAINS(r.err, "RTF");
-    CHECK_STR(sh("ls data/outputs | wc -l; wc -l < out.jsonl; find data/outputs -size 0 | wc -l").out, "15\n3\n0\n");
+    CHECK_STR(sh("ls data/outputs | wc -l; wc -l < out.jsonl; find data/outputs -size 0 | wc -l").out, "21\n3\n0\n");
 }
 
 TEST_WITHIN(300, a_bad_file_among_good_ones)

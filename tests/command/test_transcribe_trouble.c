@@ -101,8 +101,7 @@ TEST(a_missing_model)
     CHECK_EQ(r.status, 1);
     CHECK_CONTAINS(r.err, "gpu-dispatch: the model small (ggml-small.bin) is not on this machine. These places were "
                           "searched:\n  ./models\n");
-    CHECK_CONTAINS(r.err, "\nThis command downloads it:\n  mkdir -p ~/.cache/whisper.cpp && curl -L -o "
-                          "~/.cache/whisper.cpp/ggml-small.bin https://");
+    CHECK_CONTAINS(r.err, "\nThis command downloads it:\n  gpu-dispatch models download small\n");
     CHECK_GT(count_lines(r.err), 6);
     r = sh(STANDIN "gpu-dispatch transcribe --gpus sim:1 --input-dir in --model-size smal");
     CHECK_CONTAINS(r.err,
@@ -135,9 +134,17 @@ TEST(journals_show_what_was_typed)
                       "--threads 2 -j 2")
                  .status,
              0);
-    check_command("b.db", "gpu-dispatch transcribe --model-size demo --language en --prompt 'One, two' --beam-size 5 "
-                          "--temperature 0.5 --word-timestamps --vad in/a.wav --format txt,json --full-names "
-                          "--output-dir 'my text'\n");
+    check_command("b.db",
+                  "gpu-dispatch transcribe --model-size demo --language en --initial-prompt 'One, two' --beam-size 5 "
+                  "--temperature 0.5 --word-timestamps --vad in/a.wav --format txt,json --full-names "
+                  "--output-dir 'my text'\n");
+    CHECK_EQ(sh(ALONE "--input-dir in --journal d.db --format vtt,srt --max-line-width 42 --max-line-count 2 "
+                      "--highlight-words --diarize channels --accept-truncated --output-dir d")
+                 .status,
+             0);
+    check_command("d.db", "gpu-dispatch transcribe --input-dir in --model-size demo --format srt,vtt "
+                          "--accept-truncated --diarize channels --highlight-words --max-line-count 2 "
+                          "--max-line-width 42 --output-dir d\n");
     CHECK_EQ(sh("cp $GD_SOURCE_ROOT/models/ggml-demo.bin mine.bin; " STANDIN "gpu-dispatch transcribe --quiet --gpus "
                 "sim:1 --model mine.bin in --journal c.db")
                  .status,
@@ -216,6 +223,29 @@ TEST(no_advice_is_printed_if_no_file_failed)
     struct ran r = sh(STANDIN ON "--input-dir in --progress none");
     CHECK_EQ(r.status, 0);
     CHECK(!strstr(r.err, "--resume"));
+}
+
+/* --- files that fail ------------------------------------------------------------------------------- */
+
+/* As in `gpu-dispatch run`: the first attempt counts. */
+TEST(a_file_is_tried_as_often_as_retries_says)
+{
+    WAVS("in/away.wav");
+    CHECK_EQ(sh(ALONE "--input-dir in").status, 1);
+    CHECK_STR(ran(), "in/away.wav ");
+    CHECK_EQ(sh(ALONE "--input-dir in --retries 1").status, 1);
+    CHECK_STR(ran(), "in/away.wav ");
+    CHECK_EQ(sh(ALONE "--input-dir in --retries 3 --output out").status, 1);
+    CHECK_STR(ran(), "in/away.wav in/away.wav in/away.wav ");
+    CHECK_CONTAINS(sh("cat out").out, "\"attempt\":3");
+}
+
+/* A file that is bad fails at once. */
+TEST(a_bad_file_is_not_tried_again)
+{
+    WAVS("in/bad.wav");
+    CHECK_EQ(sh(ALONE "--input-dir in --retries 3").status, 1);
+    CHECK_STR(ran(), "in/bad.wav ");
 }
 
 /* --- disks ----------------------------------------------------------------------------------------- */

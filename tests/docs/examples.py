@@ -13,20 +13,29 @@ BUILD_DIR. At the start the directory has only links to examples/ and tests/. Th
 A comment in the line before a block changes how it is treated:
 
     <!-- not run: REASON -->    the block is left out
-    <!-- needs: PART, ... -->   the block is left out if BUILD_DIR lacks PART (python, journal, http or transcribe), or
-                                if the machine has no program of that name
+    <!-- needs: PART, ... -->   the block is left out if BUILD_DIR lacks PART (python, journal, http, transcribe or
+                                queue), or if the machine has no program of that name
     <!-- prints -->             the block is what the block before it printed to standard output
+
+A document that needs `queue` has a NATS server with examples/queue/gpu-dispatch.conf while it is run. The part is missing
+if there is no server, or if another program uses its port. A process that an example leaves in the background writes its
+id to a file NAME.pid, and is killed at the end.
 
 `sleep` returns at once here, because examples sleep only to give a reader time to watch. Prints a line for each
 document and, last, "N passed, N failed".
 """
+import ctypes
+import ctypes.util
 import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
@@ -36,6 +45,7 @@ COMMENT = re.compile(r"^<!-- (?P<what>not run|needs|prints)(?:: (?P<value>.*))? 
 # Variables that a new user has not set.
 UNSET = ("CUDA_VISIBLE_DEVICES", "GPU_DISPATCH_SIM", "GPU_DISPATCH_HTTP_TOKEN", "PARALLEL_SHELL", "NO_COLOR")
 LIMIT_S = 300
+QUEUE_SERVER = ("127.0.0.1", 4222)  # as in examples/queue/gpu-dispatch.conf
 
 
 class Failed(Exception):
@@ -81,8 +91,47 @@ def parts_of_the_build():
             "python": (BUILD / "python" / "interpreter").exists(),
             "journal": works("run", "--gpus", "sim:1", "--journal", f"{directory}/j.db", "true", ":::", "a"),
             "http": works("run", "--gpus", "sim:1", "--http", "0", "true", ":::", "a"),
+            "queue": works("push", "--help") and can_have_queues(),
             "transcribe": works("transcribe", "--check", "--gpus", "cpu", "--model-size", "demo"),
         }
+
+
+def nats_server():
+    """The program that tools/setup.sh has fetched, or None."""
+    asked = subprocess.run([ROOT / "tools" / "nats_server.sh", "new", "--path"], capture_output=True, text=True)
+    path = pathlib.Path(asked.stdout.strip() or "/nowhere")
+    return path if path.exists() else None
+
+
+def can_have_queues():
+    try:
+        with socket.create_server(QUEUE_SERVER):
+            pass
+        ctypes.CDLL(ctypes.util.find_library("nats") or "libnats is missing")
+    except OSError:
+        return False
+    return nats_server() is not None
+
+
+def start_nats(directory):
+    """Returns when the server is ready."""
+    server = subprocess.Popen([nats_server(), "-js", "-c", "examples/queue/gpu-dispatch.conf"], cwd=directory,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if not any("Server is ready" in line for line in server.stderr):
+        raise Failed("nats-server did not start")
+    threading.Thread(target=server.stderr.read, daemon=True).start()
+    return server
+
+
+def end_processes(directory, server):
+    for path in directory.glob("*.pid"):
+        try:
+            os.kill(int(path.read_text(encoding="ascii")), signal.SIGKILL)
+        except (ValueError, ProcessLookupError):
+            pass
+    if server:
+        server.kill()
+        server.communicate()
 
 
 def environment(directory):
@@ -152,14 +201,17 @@ def run_block(block, directory, printed, parts):
 
 def run_document(document, parts):
     """Returns how many shell blocks were run."""
-    count, printed = 0, None
+    count, printed, server = 0, None, None
     directory = pathlib.Path(tempfile.mkdtemp(prefix="gd-docs-"))
     try:
         fill(directory)
+        if parts["queue"] and any(block.what == "needs" and "queue" in block.value for block in blocks_of(document)):
+            server = start_nats(directory)
         for block in blocks_of(document):
             printed = run_block(block, directory, printed, parts)
             count += block.language == "sh" and printed is not None
     finally:
+        end_processes(directory, server)
         shutil.rmtree(directory, ignore_errors=True)
     return count
 

@@ -286,22 +286,24 @@ int cli_audio_divide(struct cli_audio *a, const struct cli_transcribe *t, const 
 /* --- duration ---------------------------------------------------------------------- */
 
 /* The duration in seconds. *sure is true if it comes from the header and is plausible, that is, at most one second per
- * byte. */
-static double length_of(const char *path, bool *sure)
+ * byte. *mono is true if the header gives one channel. */
+static double length_of(const char *path, bool *sure, bool *mono)
 {
-    struct tr_header h;
+    struct tr_header h = { 0 };
     struct stat st;
     const off_t bytes = stat(path, &st) == 0 ? st.st_size : 0;
     *sure = tr_header_read(&h, path) == 0 && h.seconds > 0 && h.seconds <= fmin((double)bytes, LONGEST);
+    *mono = h.channels == 1;
     return *sure ? h.seconds : (double)bytes / BYTES_PER_SECOND;
 }
 
 static int add(struct cli_audio *a, struct gd_files *to, size_t i)
 {
     const char *path = gd_files_path(a->files, i);
-    bool sure;
-    const double seconds = length_of(path, &sure);
+    bool sure, mono;
+    const double seconds = length_of(path, &sure, &mono);
     a->seconds += seconds;
+    a->mono += mono;
     a->unsure += !sure;
     return gd_files_add(to, path, (uint64_t)(seconds * 1000)) < 0 ? gd__fail("%s", gd_error_text()) : 0;
 }
@@ -358,8 +360,8 @@ static int add_outputs(struct gd__buffer *b, struct gd__buffer *path, const stru
 static int add_line(struct gd__buffer *b, struct gd__buffer *path, const char *input, const struct tr_places *p)
 {
     char time[32];
-    bool sure;
-    const double seconds = length_of(input, &sure);
+    bool sure, mono;
+    const double seconds = length_of(input, &sure, &mono);
     gd__buffer_format(b, "%s%7s  ", sure ? " " : "~", gd__text_duration(time, sizeof time, seconds));
     const size_t before = b->size;
     add_name(b, input);

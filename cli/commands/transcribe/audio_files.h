@@ -23,6 +23,7 @@ struct cli_left_out {
 struct cli_audio {
     struct gd_files *files;       /* the longest first; a file's "size" is its duration in milliseconds */
     double seconds;               /* the total duration */
+    size_t mono;                  /* how many have one channel, according to their header */
     size_t unsure;                /* how many durations were estimated from the file's size */
     size_t skipped;               /* files that were done before, and are not in the list */
     size_t in_all_shards;         /* the number of files before those of other shards were left out */

@@ -10,7 +10,6 @@
  */
 #include "cli/commands/transcribe/find_worker.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,7 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/failure.h"
 #include "cli/say.h"
 
 #define VARIABLE "GPU_DISPATCH_TRANSCRIBER"
@@ -89,12 +87,4 @@ char *cli_transcriber_find(void)
             "build again");
     cli_say("if it is installed elsewhere, set " VARIABLE "=/path/to/transcribe.so");
     return NULL;
-}
-
-/* The plugin is never unloaded, because driver libraries may crash when they are unloaded. The program is about to end
- * anyway. */
-int cli_transcriber_load(const char *path)
-{
-    return dlopen(path, RTLD_LAZY | RTLD_LOCAL) ? 0
-                                                : gd__fail("the transcription worker cannot be loaded: %s", dlerror());
 }

@@ -9,8 +9,4 @@
  * how to get it, and returns NULL. */
 char *cli_transcriber_find(void);
 
-/* Checks that the plugin and its libraries can be loaded, by loading it. It stays loaded. Returns 0, or -1 with
- * gd__fail_text(). */
-int cli_transcriber_load(const char *path);
-
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "apps/transcribe/model/model.h"
-#include "apps/transcribe/model/model_sums.h"
+#include "apps/transcribe/model/published.h"
 #include "base/text/buffer.h"
 #include "cli/commands/transcribe/transcribe_options.h"
 
@@ -19,7 +19,8 @@ void cli_transcribe_identify(struct gd__buffer *b, const struct tr_settings *s)
 {
     struct tr_settings same = *s;
     struct gd__buffer text = { 0 };
-    same.threads = same.workers = 0;
+    same.threads = same.workers = same.batch_size = 0;
+    same.input_base = NULL;
     same.no_gpu = same.places.sync = false;
     tr_settings_write(&text, &same);
     for (size_t i = 0; i < text.size; i++) {
@@ -58,7 +59,7 @@ static void add_model(struct gd__buffer *b, const struct tr_settings *s)
     char name[TR_MODEL_NAME];
     tr_model_name(name, s->model);
     const char *size = s->model_name ? s->model_name : name;
-    if (tr_model_sum(size))
+    if (tr_published_find(size))
         add_value(b, " --model-size ", size);
     else
         add_value(b, " --model ", s->model);
@@ -85,15 +86,16 @@ static void add_line(struct gd__buffer *b, const struct tr_settings *s)
     add_model(b, s);
     add_value(b, " --language ", s->language);
     add_flag(b, " --translate", s->translate);
-    add_value(b, " --prompt ", s->prompt);
+    add_value(b, " --initial-prompt ", s->prompt);
     if (s->beam_size > 0)
         gd__buffer_format(b, " --beam-size %u", s->beam_size);
     if (s->temperature > 0)
         gd__buffer_format(b, " --temperature %g", s->temperature);
-    add_flag(b, " --word-timestamps", s->word_timestamps);
+    add_flag(b, " --word-timestamps", s->word_timestamps && !tr_layout_is_set(&p->layout));
     add_value(b, " --vad ", s->vad_model);
     add_formats(b, p->formats);
     add_flag(b, " --full-names", p->full_names);
+    tr_settings_options(b, s);
     if (p->output_dir && strcmp(p->output_dir, CLI_USUAL_OUTPUT) != 0)
         add_value(b, " --output-dir ", p->output_dir);
 }

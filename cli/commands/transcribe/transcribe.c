@@ -17,6 +17,7 @@
 #include <gpu_dispatch/devices.h>
 
 #include "apps/transcribe/engine/settings.h"
+#include "apps/transcribe/fetch/fetch.h"
 #include "apps/transcribe/model/model.h"
 #include "base/failure.h"
 #include "base/text/buffer.h"
@@ -25,9 +26,12 @@
 #include "binding.h"
 #include "cli/commands.h"
 #include "cli/commands/transcribe/audio_files.h"
+#include "cli/commands/transcribe/check.h"
+#include "cli/commands/transcribe/file_lists.h"
 #include "cli/commands/transcribe/find_worker.h"
 #include "cli/commands/transcribe/identity.h"
 #include "cli/commands/transcribe/transcribe_options.h"
+#include "cli/commands/transcribe/try_worker.h"
 #include "cli/output/task_end.h"
 #include "cli/run/run.h"
 #include "cli/run/shard/shard_options.h"
@@ -47,7 +51,9 @@ struct work {
     enum gd_vendor vendor; /* of the first device */
     struct tr_settings settings;
     struct cli_audio audio;
+    struct gd__buffer about;                /* what the plugin says about itself */
     struct gd__buffer setup, identity, job; /* NUL-terminated */
+    size_t n_warnings;                      /* results that have one */
 };
 
 static int complain(void)
@@ -58,10 +64,16 @@ static int complain(void)
 
 /* --- requirements -------------------------------------------------------------------- */
 
+/* Prints error messages itself. A worker that cannot find its libraries is reported before the run starts. */
 static int find_plugin(struct work *w)
 {
     w->plugin = cli_transcriber_find();
-    return w->plugin ? 0 : -1;
+    if (!w->plugin)
+        return -1;
+    if (cli_transcriber_try(w->plugin, &w->about) == 0)
+        return 0;
+    cli_say("%s", gd__fail_text());
+    return -1;
 }
 
 /* Refuses another language for an English-only model. */
@@ -131,23 +143,23 @@ static void make_settings(struct work *w)
 {
     const struct cli_transcribe *t = w->asked;
     const unsigned per_gpu = t->run.workers.per_gpu ? t->run.workers.per_gpu : 1;
-    w->settings = (struct tr_settings){ .model = w->model.path,
-                                        .model_name = w->model.name,
-                                        .language = t->language,
-                                        .places = { .input_dir = input_root(t),
-                                                    .output_dir = t->output_dir,
-                                                    .formats = t->formats,
-                                                    .full_names = t->full_names,
-                                                    .sync = t->run.sync && strcmp(t->run.sync, "full") == 0 },
-                                        .threads = t->threads,
-                                        .workers = (unsigned)w->n_devices * per_gpu,
-                                        .beam_size = t->beam_size,
-                                        .temperature = t->temperature,
-                                        .prompt = t->prompt,
-                                        .vad_model = t->vad,
-                                        .translate = t->translate,
-                                        .word_timestamps = t->word_timestamps };
-    w->settings.no_gpu = t->no_gpu || w->vendor == GD_VENDOR_CPU || w->vendor == GD_VENDOR_SIMULATED;
+    struct tr_settings *s = &w->settings;
+    *s = t->settings;
+    s->model = w->model.path;
+    s->model_name = w->model.name;
+    s->language = t->language;
+    s->places = (struct tr_places){ .input_dir = input_root(t),
+                                    .output_dir = t->output_dir,
+                                    .formats = t->formats,
+                                    .full_names = t->full_names,
+                                    .layout = t->settings.places.layout,
+                                    .sync = t->run.sync && strcmp(t->run.sync, "full") == 0 };
+    s->threads = t->threads;
+    s->workers = (unsigned)w->n_devices * per_gpu;
+    s->vad_model = t->vad;
+    s->translate = t->translate;
+    s->input_base = t->input_base;
+    s->no_gpu = t->no_gpu || w->vendor == GD_VENDOR_CPU || w->vendor == GD_VENDOR_SIMULATED;
 }
 
 /* Existing outputs are checked only if no journal records which files are done. */
@@ -166,16 +178,43 @@ static int measure_files(struct work *w)
 
 /* --- the run ---------------------------------------------------------------------------- */
 
-/* The audio's duration, from the worker's result. */
-static double audio_seconds(const struct cli_task_end *e)
+/* A number in a line of JSON from the worker. Less than 0: it has no such member. */
+static double number_in(const void *text, size_t size, const char *member)
 {
     struct gd__json value;
     char number[64];
-    if (!e->ok || !gd__json_member(e->out, e->out_size, "audio_duration", &value) || value.size >= sizeof number)
-        return 0;
+    if (!gd__json_valid(text, size) || !gd__json_member(text, size, member, &value) || value.size >= sizeof number)
+        return -1;
     memcpy(number, value.at, value.size);
     number[value.size] = '\0';
     return strtod(number, NULL);
+}
+
+/* The audio's duration, from the worker's result. */
+static double audio_seconds(const struct cli_task_end *e)
+{
+    const double seconds = e->ok ? number_in(e->out, e->out_size, "audio_duration") : -1;
+    return seconds > 0 ? seconds : 0;
+}
+
+static double audio_done(const void *part, size_t size)
+{
+    return number_in(part, size, "audio_done");
+}
+
+/* Prints the warning in the worker's result. */
+static void note_warning(void *work, const struct cli_task_end *e)
+{
+    struct work *w = work;
+    struct gd__json value;
+    struct gd__buffer text = { 0 };
+    if (!e->ok || !gd__json_member(e->out, e->out_size, "warning", &value) ||
+        !gd__json_read_string(&text, value.at, value.size))
+        return;
+    w->n_warnings++;
+    if (!cli_run_is_silent(&w->asked->run) && !text.failed)
+        cli_say("warning: %.*s", (int)text.size, text.data ? text.data : "");
+    gd__buffer_free(&text);
 }
 
 static int describe(struct work *w)
@@ -186,7 +225,7 @@ static int describe(struct work *w)
     cli_transcribe_identify(&w->identity, &w->settings);
     gd__buffer_add(&w->identity, "", 1);
     gd__buffer_text(&w->job, "transcribe ");
-    gd__buffer_text(&w->job, t->input_dir ? t->input_dir : t->inputs.items[0]);
+    gd__buffer_text(&w->job, t->run.queue.url ? t->run.queue.url : t->input_dir ? t->input_dir : t->inputs.items[0]);
     gd__buffer_text(&w->job, t->inputs.n + (t->input_dir != NULL) > 1 ? " ..." : "");
     gd__buffer_add(&w->job, "", 1);
     return w->setup.failed || w->identity.failed || w->job.failed ? gd__fail("out of memory") : 0;
@@ -228,6 +267,15 @@ static void say_shard(const struct work *w)
                 a->in_all_shards == 1 ? "" : "s");
 }
 
+static void say_mono(const struct work *w)
+{
+    const size_t n = gd_files_count(w->audio.files), mono = w->audio.mono;
+    if (w->asked->settings.diarize_channels && mono > 0)
+        cli_say(
+            "warning: %zu of %zu file%s %s only one channel: with --diarize channels, everything in it is one speaker",
+            mono, n, n == 1 ? "" : "s", mono == 1 ? "has" : "have");
+}
+
 static void say_beginning(const struct work *w)
 {
     char files[256], devices[96];
@@ -236,7 +284,12 @@ static void say_beginning(const struct work *w)
     say_shard(w);
     name_files(w, files, sizeof files);
     name_devices(w, devices, sizeof devices);
-    cli_say("%s", files);
+    if (!w->asked->run.queue.url) {
+        cli_say("%s", files);
+        say_mono(w);
+    }
+    if (w->asked->fp16)
+        cli_say("--fp16 has no effect: the model file decides the precision");
     cli_say("model %s on %s; text goes to %s", w->model.name, devices, w->asked->output_dir);
 }
 
@@ -251,7 +304,10 @@ static int conclude(const struct work *w, int status)
     const bool some_left = stopped || (status > 0 && status <= CLI_EXIT_MANY);
     if (n > 0 && !cli_run_is_silent(r))
         cli_say("%zu %s could not be read (see above)", n, n == 1 ? "file or directory" : "files or directories");
-    if (some_left && !r->journal && !cli_run_is_silent(r))
+    if (w->n_warnings > 0 && !cli_run_is_silent(r))
+        cli_say("%zu %s truncated: only the part that could be read was transcribed (see above)", w->n_warnings,
+                w->n_warnings == 1 ? "file was" : "files were");
+    if (some_left && !r->journal && !r->queue.url && !cli_run_is_silent(r))
         cli_say("to transcribe the rest, run the same command with --resume");
     return stopped ? status : status || n > 0 ? FAILED : 0;
 }
@@ -261,6 +317,8 @@ static int start(struct work *w)
     struct cli_run *r = &w->asked->run;
     const char *words[] = { w->plugin, NULL };
     struct cli_source list = { .kind = CLI_SOURCE_LIST, .files = w->audio.files };
+    if (r->queue.url)
+        list = (struct cli_source){ .kind = CLI_SOURCE_WORDS }; /* without inputs */
     if (describe(w) < 0)
         return complain();
     say_beginning(w);
@@ -279,7 +337,10 @@ static int start(struct work *w)
         .json = true,
         .media_seconds = audio_seconds,
         .work_unit = 0.001,
+        .work_done = audio_done,
         .media = "audio",
+        .on_end = note_warning,
+        .user = w,
         .is_dealt = true,
     };
     const int status = cli_run_asked(r);
@@ -308,6 +369,8 @@ static int nothing_left(const struct work *w)
 static int list_files(struct work *w)
 {
     char files[256];
+    if (cli_file_lists_read(w->asked) < 0)
+        return complain();
     make_settings(w);
     if (cli_audio_find(&w->audio, w->asked) < 0 || measure_files(w) < 0 ||
         cli_audio_list(&w->audio, &w->settings.places) < 0)
@@ -325,8 +388,29 @@ static int check(struct work *w)
     const bool named = w->asked->model || w->asked->model_size;
     if (find_plugin(w) < 0)
         return FAILED;
-    const bool good = cli_transcriber_load(w->plugin) == 0 && (!named || find_model(w) == 0) && find_devices(w) == 0;
-    return good ? 0 : complain();
+    if ((named && find_model(w) < 0) || find_devices(w) < 0)
+        return complain();
+    char devices[96];
+    name_devices(w, devices, sizeof devices);
+    const struct cli_check report = { .plugin = w->plugin,
+                                      .about = &w->about,
+                                      .model = named ? &w->model : NULL,
+                                      .gpus = w->asked->run.gpus,
+                                      .devices = devices };
+    return w->asked->run.quiet || cli_transcribe_report(&report) == 0 ? 0 : complain();
+}
+
+/* The files come from a queue. */
+static int work_for_queue(struct work *w)
+{
+    if (w->asked->input_base && tr_fetch_possible() < 0)
+        return complain();
+    if (find_plugin(w) < 0)
+        return FAILED;
+    if (find_model(w) < 0 || find_devices(w) < 0)
+        return complain();
+    make_settings(w);
+    return tr_outputs_check(&w->settings.places) < 0 ? complain() : start(w);
 }
 
 static int transcribe(struct work *w)
@@ -335,7 +419,10 @@ static int transcribe(struct work *w)
         return check(w);
     if (w->asked->dry_run)
         return list_files(w);
-    if (cli_audio_find(&w->audio, w->asked) < 0) /* first: a wrong file name is reported before a missing model */
+    if (w->asked->run.queue.url)
+        return work_for_queue(w);
+    if (cli_file_lists_read(w->asked) < 0 ||
+        cli_audio_find(&w->audio, w->asked) < 0) /* first: a wrong file name is reported before a missing model */
         return complain();
     if (find_plugin(w) < 0)
         return FAILED;
@@ -363,6 +450,7 @@ static int run_command(const struct cli_opts *o, int argc, char **argv)
         status = transcribe(&w);
     cli_audio_free(&w.audio);
     tr_model_free(&w.model);
+    gd__buffer_free(&w.about);
     gd__buffer_free(&w.setup);
     gd__buffer_free(&w.identity);
     gd__buffer_free(&w.job);

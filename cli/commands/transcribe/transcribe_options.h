@@ -5,6 +5,7 @@
 #ifndef GD_CLI_COMMANDS_TRANSCRIBE_TRANSCRIBE_OPTIONS_H
 #define GD_CLI_COMMANDS_TRANSCRIBE_TRANSCRIBE_OPTIONS_H
 
+#include "apps/transcribe/engine/settings.h"
 #include "cli/run/run_options.h"
 
 #define CLI_USUAL_OUTPUT "data/outputs"
@@ -14,6 +15,7 @@ struct cli_transcribe {
     struct cli_run run; /* devices, tasks, journal, display, patterns and recursion, as for `run` */
 
     const char *input_dir;
+    const char *input_base; /* with a queue: an address that files are fetched from */
     struct cli_list inputs; /* files and directories: the arguments */
     const char *output_dir;
     const char *format; /* as given */
@@ -22,10 +24,14 @@ struct cli_transcribe {
 
     const char *model_size, *model, *model_dir; /* model_size NULL: the default */
     const char *language;                       /* NULL: detected */
-    const char *prompt, *vad;
-    unsigned threads, beam_size;
-    double temperature;
-    bool translate, word_timestamps, no_gpu;
+    const char *vad;
+    unsigned threads;
+    bool translate, no_gpu;
+    struct tr_settings settings; /* only the members of the decoding, of the audio and of the layout */
+    bool fp16;                   /* was given; it has no effect */
+
+    struct cli_list arg_files; /* files with paths, one on each line; "-" is standard input */
+    char **listed;             /* the paths in them, which are in inputs too; NULL-terminated */
 };
 
 extern const struct cli_opts cli_transcribe_options;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
+#include "binding.h"
 #include "cli/run/http/token.h"
 #include "cli/say.h"
 #include "web/server.h"
@@ -44,9 +45,24 @@ static int announce_address(struct cli_page *p)
     return 0;
 }
 
-static int open_server(struct cli_page *p, const struct cli_run *r)
+/* A web_queue_fn. */
+static void read_queue(void *dispatcher, struct web_queue *out)
 {
-    struct web_options o = { .at = r->http, .read = cli_watch_read, .user = p->watch };
+    struct gd__queue_summary s;
+    out->nodes_known = gd__dispatcher_queue_nodes(dispatcher, &s, web_queue_add, out) > 0;
+    out->connected = s.connected;
+    out->tasks = s.tasks;
+    out->records = s.records;
+    out->unpublished = s.unpublished;
+}
+
+static int open_server(struct cli_page *p, const struct cli_run *r, struct gd_dispatcher *d)
+{
+    struct web_options o = { .at = r->http,
+                             .read = cli_watch_read,
+                             .user = p->watch,
+                             .queue = r->queue.url ? read_queue : NULL,
+                             .queue_user = d };
     const char *from;
     if (cli_token_given(r->http_token_file, &o.token, &from) < 0 || web_server_open(&p->server, &o) < 0)
         return -1;
@@ -65,7 +81,10 @@ int cli_page_open(struct cli_page *p, const struct cli_run *r, struct gd_dispatc
     const unsigned all = GD_OBSERVED_TASKS | GD_OBSERVED_FAILURES | GD_OBSERVED_DEVICES;
     if (cli_watch_open(&p->watch, d, input, job, all) < 0)
         return -1;
-    return open_server(p, r);
+    if (open_server(p, r, d) < 0)
+        return -1;
+    gd__dispatcher_queue_page(d, web_server_url(p->server));
+    return 0;
 }
 
 void cli_page_close(struct cli_page *p)

@@ -2,17 +2,8 @@
  *
  * A run and its journal.
  *
- * A journal identifies a task by its payload, unless --key says otherwise:
- *
- *   --key     identified by                                  run again
- *   input     the payload
- *   file      the payload; its version is size and time      when a file that it names has another size or time
- *   path      the payload, which is a path                   never, even if the file changes
- *   .NAME     a member of the JSON record                    never, even if the rest of the record changes
- *
- * A missing file has version "-". Its task is still created, and fails normally. A record without the member is
- * identified by its payload, and a message about that is printed once. The kind of key is part of what identifies the
- * work, because with another kind of key no task would be recognised.
+ * What identifies a task is chosen with --key: cli/input/task_key.h. The kind of key is part of what identifies the work,
+ * because with another kind of key no task would be recognised.
  */
 #include "cli/run/journal/run_journal.h"
 
@@ -32,6 +23,7 @@
 #include "base/text/json_write.h"
 #include "base/text/parse.h"
 #include "binding.h"
+#include "cli/input/task_key.h"
 #include "cli/output/files/failure_record.h"
 #include "cli/run/journal/final_files.h"
 #include "cli/run/stop/free_wait.h"
@@ -42,14 +34,10 @@ struct cli_journal {
     struct gd_journal *journal;
     struct gd_journal_counts counts; /* at the end of the run */
     char *failed_path;
-    bool files;                        /* --key file */
-    const char *member;                /* --key .NAME */
-    bool warned;                       /* about a record without that member */
     bool taken_over;                   /* another run has the journal now, and makes the list of failures */
     int tidied;                        /* descriptor of --output after it was rewritten; -1: it was not rewritten */
     struct gd_journal_summary summary; /* at the end of the run; its pointers are no longer valid */
-    /* Used by the source's thread: */
-    struct gd__buffer key, version;
+    struct cli_task_key key;           /* used by the source's thread */
     /* Used by the run's thread: */
     struct gd__buffer input;
 };
@@ -58,7 +46,7 @@ struct cli_journal {
 
 static const char *key_of(const struct cli_run *r)
 {
-    return r->key ? r->key : r->input_dir ? "file" : "input";
+    return cli_task_key_name(r->key, r->input_dir != NULL);
 }
 
 void cli_journal_identity(struct gd__buffer *b, const struct cli_run *r)
@@ -87,23 +75,6 @@ void cli_journal_identity(struct gd__buffer *b, const struct cli_run *r)
 }
 
 /* --- opening ---------------------------------------------------------------------- */
-
-static int read_key(struct cli_journal *k)
-{
-    const char *key = key_of(k->asked);
-    if (*key == '.') {
-        k->member = key + 1;
-        if (!*k->member)
-            return gd__fail("--key . needs a member name after the dot, as in --key .id");
-        if (!k->asked->jsonl)
-            return gd__fail("--key %s names a member of JSON records: give --jsonl too", key);
-        return 0;
-    }
-    k->files = strcmp(key, "file") == 0;
-    if (k->files || strcmp(key, "path") == 0 || strcmp(key, "input") == 0)
-        return 0;
-    return gd__fail("--key takes input, file, path or .NAME, not \"%s\"", key);
-}
 
 /* "run.db" has "run.failed.jsonl". */
 static char *failed_beside(const char *journal)
@@ -217,7 +188,7 @@ int cli_journal_open(struct cli_journal **out, const struct cli_run *r)
     k->asked = r;
     k->tidied = -1;
     k->failed_path = r->failed ? strdup(r->failed) : failed_beside(r->journal);
-    int rc = k->failed_path ? read_key(k) : gd__fail("out of memory");
+    int rc = k->failed_path ? cli_task_key_open(&k->key, key_of(r), r->jsonl) : gd__fail("out of memory");
     if (rc == 0)
         rc = open_journal(k);
     if (rc < 0)
@@ -299,84 +270,23 @@ int cli_journal_follow(struct cli_journal *k, const char *path, int fd)
 
 /* --- keys -------------------------------------------------------------------------- */
 
-/* The version of one file: "size:nanoseconds". */
-static void add_version(struct cli_journal *k, const char *path, size_t size)
-{
-    struct stat st;
-    k->key.size = 0;
-    gd__buffer_add(&k->key, path, size);
-    gd__buffer_add(&k->key, "", 1);
-    gd__buffer_text(&k->version, k->version.size ? "," : "");
-    if (k->key.failed || stat(k->key.data, &st) < 0)
-        gd__buffer_text(&k->version, "-");
-    else
-        gd__buffer_format(&k->version, "%lld:%lld%09ld", (long long)st.st_size, (long long)st.st_mtim.tv_sec,
-                          st.st_mtim.tv_nsec);
-}
-
-/* Each argument may be a file. */
-static int key_file(struct cli_journal *k, struct gd_item *item)
-{
-    const char *at = item->data;
-    size_t left = item->size;
-    k->version.size = 0;
-    for (const char *nul; (nul = left ? memchr(at, 0, left) : NULL); at = nul + 1) {
-        add_version(k, at, (size_t)(nul - at));
-        left -= (size_t)(nul - at) + 1;
-    }
-    add_version(k, at, left);
-    gd__buffer_add(&k->version, "", 1);
-    if (k->version.failed || k->key.failed)
-        return gd_item_error(item, "out of memory");
-    return gd_item_key(item, item->data, item->size, k->version.data);
-}
-
-/* Puts the key of a record into k->key. Returns 1, 0 if the record has no such member, or -1. */
-static int find_member(struct cli_journal *k, const void *data, size_t size)
-{
-    struct gd__json value;
-    if (!size || !gd__json_member(data, size, k->member, &value)) {
-        if (!k->warned)
-            cli_say("--key .%s: a record has no such member, so its whole text identifies it", k->member);
-        k->warned = true;
-        return 0;
-    }
-    /* No JSON record begins with this prefix, so the key cannot be equal to a payload. */
-    k->key.size = 0;
-    gd__buffer_format(&k->key, ".");
-    gd__buffer_text(&k->key, k->member);
-    gd__buffer_text(&k->key, "=");
-    gd__buffer_add(&k->key, value.at, value.size);
-    return k->key.failed ? -1 : 1;
-}
-
-static int key_member(struct cli_journal *k, struct gd_item *item)
-{
-    const int found = find_member(k, item->data, item->size);
-    if (found < 0)
-        return gd_item_error(item, "out of memory");
-    return found > 0 ? gd_item_key(item, k->key.data, k->key.size, NULL) : 0;
-}
-
 int cli_journal_find_key(struct cli_journal *k, const void *data, size_t size, const void **key, size_t *key_size)
 {
     *key = data;
     *key_size = size;
-    const int found = k && k->member ? find_member(k, data, size) : 0;
-    if (found < 0)
-        return gd__fail("out of memory");
-    if (found > 0) {
-        *key = k->key.data;
-        *key_size = k->key.size;
-    }
-    return 0;
+    return k ? cli_task_key_bytes(&k->key, data, size, key, key_size) : 0;
 }
 
 int cli_journal_key(struct cli_journal *k, struct gd_item *item)
 {
-    if (!k || (!k->files && !k->member))
+    const void *key;
+    size_t key_size;
+    const char *version;
+    if (!k || cli_task_key_is_payload(&k->key))
         return 0;
-    return k->files ? key_file(k, item) : key_member(k, item);
+    if (cli_task_key_find(&k->key, item->data, item->size, &key, &key_size, &version) < 0)
+        return gd_item_error(item, "%s", gd__fail_text());
+    return key == item->data && !version ? 0 : gd_item_key(item, key, key_size, version);
 }
 
 /* --- notes --------------------------------------------------------------------------- */
@@ -568,8 +478,7 @@ void cli_journal_close(struct cli_journal **journal)
     (void)gd_journal_close(&k->journal);
     if (k->tidied >= 0)
         close(k->tidied);
-    gd__buffer_free(&k->key);
-    gd__buffer_free(&k->version);
+    cli_task_key_free(&k->key);
     gd__buffer_free(&k->input);
     free(k->failed_path);
     free(k);
