@@ -45,9 +45,17 @@ def run_multi_gpu(
     :param language: such as "en"; None: detected in each file.
     :param pattern: a pattern for the names of the files, or several.
     :param more: options of `gpu_dispatch.multigpu.LauncherOrchestrator.run()`: ``model``, ``model_dir``, ``formats``,
-        ``translate``, ``threads``, ``beam_size``, ``temperature``, ``prompt``, ``vad``, ``word_timestamps``,
-        ``no_gpu``, ``workers_per_gpu``, ``task_timeout``, ``retries``, ``journal``, ``resume``, ``retry_failed``,
-        ``shard``, ``skip_done``, ``lock_wait``, ``recursive``, ``full_names``, ``quiet``.
+        ``max_line_width``, ``max_line_count``, ``max_words_per_line``, ``highlight_words``, ``translate``, ``threads``,
+        ``beam_size``, ``temperature``, ``prompt``, ``vad``, ``word_timestamps``, ``diarize``, ``no_gpu``,
+        ``workers_per_gpu``, ``task_timeout``, ``retries``, ``journal``, ``resume``, ``retry_failed``,
+        ``shard``, ``skip_done``, ``lock_wait``, ``recursive``, ``full_names``, ``accept_truncated``, ``quiet``.
+        Options of the decoding, as for the command: ``decoder``, ``batch_size``, ``split``, ``best_of``,
+        ``length_penalty``, ``temperature_increment_on_fallback``, ``entropy_threshold``,
+        ``compression_ratio_threshold``, ``logprob_threshold``, ``no_speech_threshold``, ``initial_prompt``,
+        ``carry_initial_prompt``, ``hotwords``, ``condition_on_previous_text``, ``suppress_tokens``, ``suppress_blank``,
+        ``without_timestamps``, ``max_initial_timestamp``, ``clip_timestamps``, ``vad_threshold``,
+        ``vad_min_speech_duration_ms``, ``vad_min_silence_duration_ms``, ``vad_max_speech_duration_s`` and
+        ``vad_speech_pad_ms``.
     """
     return _transcribe.transcribe(input_dir, output_dir, gpus, model_size, language, pattern, **more)
 

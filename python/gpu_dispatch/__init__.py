@@ -18,8 +18,9 @@ shows a live table, and gpu_dispatch.observe reads the state of runs in other pr
 
 from gpu_dispatch._imap import Results, TaskFailed
 from gpu_dispatch._journal import Shard, Versioned, file_key, find_shard
-from gpu_dispatch._native import JournalError
+from gpu_dispatch._native import JournalError, QueueError
 from gpu_dispatch._native import version as __version__
+from gpu_dispatch._queue import Pushed, Queue, QueueResult, push, queue_available, queue_results, queue_status
 from gpu_dispatch.dispatcher import Dispatcher, Task
 from gpu_dispatch.protocol import CleanupFailed, SetupFailed, TaskError, TaskStarted, TaskSuccess, TaskTimeout
 from gpu_dispatch.worker import BaseWorker, TaskTimeoutError
@@ -29,6 +30,10 @@ __all__ = [
     "CleanupFailed",
     "Dispatcher",
     "JournalError",
+    "Pushed",
+    "Queue",
+    "QueueError",
+    "QueueResult",
     "Results",
     "SetupFailed",
     "Shard",
@@ -43,4 +48,8 @@ __all__ = [
     "__version__",
     "file_key",
     "find_shard",
+    "push",
+    "queue_available",
+    "queue_results",
+    "queue_status",
 ]

@@ -7,6 +7,7 @@ summary. This module finds the command, builds its command line and waits for it
 from __future__ import annotations
 
 import importlib.resources
+import math
 import os
 import shutil
 import subprocess
@@ -105,18 +106,48 @@ class Options(TypedDict, total=False):
 
     model: StrPath | None  #: a model file, instead of a size
     model_dir: StrPath | None  #: look for the model in this directory first
-    formats: str | Sequence[str] | None  #: "txt" (the default), "srt", "vtt", "json", "tsv", several of them, or "all"
+    #: "txt" (the default), "srt", "vtt", "json", "tsv", "lrc", "csv", several of them, or "all"
+    formats: str | Sequence[str] | None
+    max_line_width: int | None  #: most characters in a line of subtitles
+    max_line_count: int | None  #: most lines of subtitles at a time; needs max_line_width
+    max_words_per_line: int | None  #: most words of subtitles at a time; not with max_line_width
+    highlight_words: bool  #: underline each word in subtitles while it is spoken
     translate: bool  #: translate into English
     threads: int | None  #: threads of each worker; by default its share of the cores
-    beam_size: int | None
+    decoder: str | None  #: "auto" (the default), "lanes" or "whisper.cpp"
+    batch_size: int | None  #: how many recordings are decoded at once
+    split: str | None  #: "auto" (the default) or "never": whether long files are cut into parts
+    beam_size: int | None  #: more than 1: a beam search; the default is greedy
+    best_of: int | None  #: candidates at temperatures above 0
+    length_penalty: float | None
     temperature: float | None
+    temperature_increment_on_fallback: float | None  #: 0: no fallback
+    entropy_threshold: float | None  #: infinity turns this and the other thresholds off
+    compression_ratio_threshold: float | None
+    logprob_threshold: float | None
+    no_speech_threshold: float | None
     prompt: str | None  #: text that the model should expect: names, spellings, a style
+    initial_prompt: str | None  #: another name for prompt
+    carry_initial_prompt: bool  #: put the prompt before every window of 30 s
+    hotwords: str | None  #: words that are put before every window
+    condition_on_previous_text: bool | None  #: True by default
+    suppress_tokens: str | Sequence[int] | None  #: -1: symbols that are not speech
+    suppress_blank: bool | None  #: True by default
+    without_timestamps: bool
+    max_initial_timestamp: float | None  #: seconds; infinity: no limit
+    clip_timestamps: str | Sequence[float] | None  #: start, end, start, end, ... in seconds
     vad: StrPath | None  #: the file of a model that detects speech
+    vad_threshold: float | None
+    vad_min_speech_duration_ms: int | None
+    vad_min_silence_duration_ms: int | None
+    vad_max_speech_duration_s: float | None
+    vad_speech_pad_ms: int | None
     word_timestamps: bool
+    diarize: str | None  #: "channels": each channel of a file is a speaker
     no_gpu: bool  #: compute on the CPU even if there are GPUs
     workers_per_gpu: int | None
     task_timeout: float | None  #: maximum seconds for a file
-    retries: int | None  #: how often to try a failed file again
+    retries: int | None  #: how often to try a failed file again; the option --retries also counts the first attempt
     journal: StrPath | None  #: file that records finished files
     resume: bool  #: skip finished files
     retry_failed: bool  #: transcribe the files again that the journal records as failed
@@ -127,12 +158,26 @@ class Options(TypedDict, total=False):
     #: seconds to wait if another run uses the journal; None: 120 with a shard or in a Slurm job, otherwise 0
     lock_wait: float | None
     recursive: bool  #: also use files in subdirectories
+    accept_truncated: bool  #: transcribe what there is of a file that ends too early, with a warning
     full_names: bool  #: write talk.wav.txt instead of talk.txt for talk.wav
     quiet: bool  #: show no progress and no summary
 
 
 def _joined(formats: str | Sequence[str]) -> str:
     return formats if isinstance(formats, str) else ",".join(formats)
+
+
+def _real(value: float) -> str:
+    """A number without an exponent, which the command does not read. Infinity turns something off."""
+    return "None" if math.isinf(value) else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _list(values: str | Sequence[float]) -> str:
+    return values if isinstance(values, str) else ",".join(_real(value) for value in values)
 
 
 def _seconds(task_timeout: float) -> str:
@@ -167,6 +212,19 @@ _TRANSLATED: dict[str, tuple[str, Callable[[Any], object]]] = {
     "journal_sync": ("sync", _unless_normal),
     "shard": ("shard", _shard),
     "lock_wait": ("lock-wait", _wait),
+    "condition_on_previous_text": ("condition-on-previous-text", _yes_or_no),
+    "suppress_blank": ("suppress-blank", _yes_or_no),
+    "suppress_tokens": ("suppress-tokens", _list),
+    "clip_timestamps": ("clip-timestamps", _list),
+    "length_penalty": ("length-penalty", _real),
+    "temperature_increment_on_fallback": ("temperature-increment-on-fallback", _real),
+    "entropy_threshold": ("entropy-threshold", _real),
+    "compression_ratio_threshold": ("compression-ratio-threshold", _real),
+    "logprob_threshold": ("logprob-threshold", _real),
+    "no_speech_threshold": ("no-speech-threshold", _real),
+    "max_initial_timestamp": ("max-initial-timestamp", _real),
+    "vad_threshold": ("vad-threshold", _real),
+    "vad_max_speech_duration_s": ("vad-max-speech-duration-s", _real),
 }
 _KINDS = get_type_hints(Options)
 

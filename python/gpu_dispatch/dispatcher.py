@@ -14,6 +14,7 @@ from typing import Any
 from gpu_dispatch import _native
 from gpu_dispatch._imap import Results
 from gpu_dispatch._journal import Shard, job_name, journal_options, key_options, shard_option
+from gpu_dispatch._queue import Queue, node_options
 from gpu_dispatch._spawn import worker_command
 from gpu_dispatch.worker import BaseWorker
 
@@ -165,6 +166,7 @@ class Dispatcher(Control):
         env: Mapping[str, str] | None = None,
         job: str | bool | None = True,
         shard: Shard | tuple[int, int] | str | None = None,
+        queue_url: str | Queue | None = None,
         on_cleanup_fail: Callable[[int, str], object] | None = None,
         on_worker_exit: Callable[[int, int, str, bool], object] | None = None,
         on_device_out: Callable[[int, str], object] | None = None,
@@ -190,7 +192,8 @@ class Dispatcher(Control):
             program or a plugin, which can have several.
         :param visible_devices: how CUDA_VISIBLE_DEVICES names the GPUs of a worker: "uuid", or "index" for libraries
             that expect numbers, such as some versions of vLLM.
-        :param retries: how often to retry a task that raised an exception. The first retry waits retry_delay seconds,
+        :param retries: how often to retry a task that raised an exception. The first attempt is not counted (the option
+            --retries of the command counts it). The first retry waits retry_delay seconds,
             and each further one twice as long as the one before. With retry_timeouts, tasks that exceeded their time limit are
             retried too.
         :param max_tasks_per_worker: gives a worker a new process after this many tasks, for code that leaks. 0: never.
@@ -214,6 +217,11 @@ class Dispatcher(Control):
             the script and the class, "script.py: Worker". None or False: publish nothing. A shard is put before the
             name: "[3/16] script.py: Worker".
         :param shard: the shard of all runs that are not given another one; see run().
+        :param queue_url: take the tasks from this queue, which other machines share, instead of a generator:
+            "nats://host/NAME", or a Queue with more options. run() then gets None instead of a generator, and returns when the
+            queue is done. Each task gets one record in the queue, with the result of process(), after its callback. Task ids count
+            the tasks that this node has taken. Tasks are added with push(), and queue_results() has the results of all
+            nodes. Messages about the connection go to standard error.
         :param on_cleanup_fail: called with (gpu_id, error) when a worker's cleanup() failed.
         :param on_worker_exit: called with (worker_id, gpu_id, why, given_up) when a worker process ended unexpectedly.
             It is replaced unless given_up is true.
@@ -232,6 +240,7 @@ class Dispatcher(Control):
         self.gpu_ids: list[int] | str = _check_gpus(gpu_ids)
         self.queue_size = _at_least("queue_size", queue_size, 1)
         self.shard: Shard | None = shard_option(shard)
+        self._queue = node_options(worker_cls, queue_url)
         self._options: dict[str, Any] = {
             "queue_size": self.queue_size,
             "output": _DISCARD if suppress_worker_output else _INHERIT,
@@ -284,7 +293,7 @@ class Dispatcher(Control):
 
     def run(
         self,
-        generator: Iterable[Any],
+        generator: Iterable[Any] | None,
         on_success: Callable[[int, Any, int], object],
         on_error: Callable[[int, str, int], object] | None = None,
         on_timeout: Callable[[int, float, int], object] | None = None,
@@ -313,7 +322,7 @@ class Dispatcher(Control):
         raises, the run ends and run() raises its exception. If the generator raises, the items that it yielded before
         are finished first. Ctrl-C ends the run at once with KeyboardInterrupt.
 
-        :param generator: any iterable of items. Items may be anything that can be pickled. Tasks start in their order. An
+        :param generator: any iterable of items; None if the dispatcher has a queue_url. Items may be anything that can be pickled. Tasks start in their order. An
             item may be a Task, which has a priority and its own time limit.
         :param on_success: called with (task_id, result, worker_id). Task ids count the items from 0.
         :param on_error: called with (task_id, error, worker_id) for a failed task. error is a traceback, or a message
@@ -375,6 +384,12 @@ class Dispatcher(Control):
         )
         own = self.shard if shard is None else shard_option(shard)
         options = self._run_options(base_seed, task_timeout, total_tasks, key_options(key, kept, own))
+        if self._queue is not None:
+            _check_node(generator, key, kept, own)
+            options["queue"] = self._queue
+            generator = ()
+        elif generator is None:
+            raise TypeError("run() needs a generator of items, or a dispatcher with queue_url=")
         iterator = iter(generator)
         try:
             run = self._open(options, setup_kwargs)
@@ -415,6 +430,8 @@ class Dispatcher(Control):
         did not take are computed again. Skipped items yield nothing, because a journal does not store results. Items of
         other shards yield nothing either.
         """
+        if self._queue is not None:
+            raise ValueError("this dispatcher has a queue_url: use run(), and queue_results() for the results")
         kept = journal_options(
             self.worker_cls, journal, resume, retry_failed, journal_sync, force_resume, skip_done, lock_wait
         )
@@ -563,6 +580,15 @@ def _check_class(worker_cls: Any) -> None:
                 f"{worker_cls.__qualname__}.{name}() is declared with async def, which is not supported: a Python worker runs "
                 f"one task at a time. Call asyncio.run() in {name}(), or use process_batch() for several items at once"
             )
+
+
+def _check_node(generator: Any, key: Any, journal: Any, shard: Any) -> None:
+    """What a node of a queue cannot have."""
+    if generator is not None:
+        raise ValueError("this dispatcher has a queue_url: add the items with push(), and give run() None for the generator")
+    for name, value in (("journal", journal), ("shard", shard), ("key", key)):
+        if value is not None:
+            raise ValueError(f"{name} cannot be used with a queue: the queue does the same for all machines")
 
 
 def _log_note(message: str) -> None:

@@ -588,8 +588,17 @@ class LauncherOrchestrator:
         :param progress_callback: only for worker classes; the transcription command shows its own progress.
         :param setup_kwargs: additional keywords for the ``setup()`` of the worker class. Without a worker class, options
             of the transcription: ``model`` (a file, instead of a size), ``model_dir``, ``formats`` ("txt", "srt", "vtt",
-            "json", "tsv", several of them, or "all"), ``translate``, ``threads``, ``beam_size``, ``temperature``,
-            ``prompt``, ``vad`` (a model file), ``word_timestamps``, ``no_gpu``, ``retries``, ``full_names``, ``quiet``.
+            "json", "tsv", "lrc", "csv", several of them, or "all"), ``max_line_width``, ``max_line_count``,
+            ``max_words_per_line``, ``highlight_words``, ``translate``, ``threads``, ``beam_size``, ``temperature``,
+            ``prompt``, ``vad`` (a model file), ``word_timestamps``, ``diarize`` ("channels"), ``no_gpu``, ``retries``
+            (the first attempt is not counted, unlike in the command), ``full_names``, ``accept_truncated``, ``quiet``.
+            Options of the decoding, as for the command: ``decoder``, ``batch_size``, ``split``, ``best_of``,
+            ``length_penalty``, ``temperature_increment_on_fallback``, ``entropy_threshold``,
+            ``compression_ratio_threshold``, ``logprob_threshold``, ``no_speech_threshold``, ``initial_prompt``,
+            ``carry_initial_prompt``, ``hotwords``, ``condition_on_previous_text``, ``suppress_tokens``,
+            ``suppress_blank``, ``without_timestamps``, ``max_initial_timestamp``, ``clip_timestamps``,
+            ``vad_threshold``, ``vad_min_speech_duration_ms``, ``vad_min_silence_duration_ms``,
+            ``vad_max_speech_duration_s`` and ``vad_speech_pad_ms``.
         """
         if self._transcribes():
             if progress_callback is not None:

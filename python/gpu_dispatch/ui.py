@@ -387,7 +387,7 @@ class RichDispatcher(Control):
 
     def run(
         self,
-        generator: Iterable[Any],
+        generator: Iterable[Any] | None,
         on_success: Callable[[int, Any, int], object],
         on_error: Callable[[int, str, int], object] | None = None,
         on_timeout: Callable[[int, float, int], object] | None = None,

@@ -26,6 +26,9 @@ static PyObject *field_value(const struct field *f, const void *of)
         return PyBool_FromLong(*(const bool *)(const void *)at);
     case KIND_TEXT:
         return PyUnicode_DecodeUTF8(at, (Py_ssize_t)strlen(at), "replace");
+    case KIND_STRING:
+        at = *(const char *const *)(const void *)at;
+        return at ? PyUnicode_DecodeUTF8(at, (Py_ssize_t)strlen(at), "replace") : Py_NewRef(Py_None);
     }
     Py_RETURN_NONE;
 }

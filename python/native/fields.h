@@ -6,7 +6,18 @@
 
 #include "python/native/native.h"
 
-enum field_kind { KIND_INT, KIND_UNSIGNED, KIND_U32, KIND_I64, KIND_U64, KIND_DOUBLE, KIND_BOOL, KIND_TEXT };
+/* KIND_TEXT: an array; KIND_STRING: a pointer, NULL becomes None. */
+enum field_kind {
+    KIND_INT,
+    KIND_UNSIGNED,
+    KIND_U32,
+    KIND_I64,
+    KIND_U64,
+    KIND_DOUBLE,
+    KIND_BOOL,
+    KIND_TEXT,
+    KIND_STRING
+};
 
 struct field {
     const char *name;

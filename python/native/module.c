@@ -15,7 +15,7 @@ static struct PyModuleDef native_module = {
 };
 
 static int (*const parts[])(PyObject *module) = { value_init,  view_init,    run_init,     journal_init, worker_init,
-                                                  launch_init, program_init, observe_init, shard_init };
+                                                  launch_init, program_init, observe_init, shard_init,   queue_init };
 
 /* Wrong arguments are a ValueError. Codes that are not in this table are a RuntimeError. */
 static PyObject *exception_of(int code)

@@ -58,6 +58,12 @@ struct value_place {
 /* Decodes a value. Its large buffers become views of `place`, in the thread's list of views (see views_settle). */
 PyObject *value_read(const void *data, size_t size, const struct value_place *place);
 
+/* Tasks of a queue may be texts without a tag: see python/native/queue/queue.h. value_plain_text() returns such a text for
+ * a str, as bytes; NULL without an exception: the item needs a tag. value_read_item() reads both. */
+PyObject *value_plain_text(PyObject *item);
+PyObject *value_read_item(const void *data, size_t size, const struct value_place *place);
+bool value_has_tag(const void *data, size_t size);
+
 /* show.c: writes the value as text of at most room bytes, without NUL. Returns its length. Does not need the GIL. */
 size_t value_brief(const void *data, size_t size, char *out, size_t room);
 /* show.c: the repr() of the value; a long string is shortened. NULL without an exception: it is a pickle. */
@@ -107,6 +113,7 @@ int launch_init(PyObject *module);   /* the functions of multigpu */
 int balancer_init(PyObject *module); /* the type Balancer; called by launch_init */
 int program_init(PyObject *module);  /* the function run_program */
 int shard_init(PyObject *module);    /* find_shard, shard_owns */
+int queue_init(PyObject *module);    /* Push, Reader, QueueError */
 
 /* GD_E_... as an exception: MemoryError, ValueError, OSError or RuntimeError with gd_error_text(). Returns NULL. */
 PyObject *native_error(int code);

@@ -198,7 +198,7 @@ static PyObject *item_of(const struct gd_worker *w, const struct gd_task *task)
         return Py_NewRef((PyObject *)task->loaded);
     struct value_place place = { .fd = -1 };
     (void)gd__task_locate(w, task, &place.fd, &place.offset);
-    return value_read(task->data, task->size, &place);
+    return value_read_item(task->data, task->size, &place);
 }
 
 /* Room for a result, which will be written completely. Other threads may run meanwhile. */

@@ -107,6 +107,12 @@ def test_wheel_has_the_command(installed, tmp_path):
     assert (done.returncode, done.stdout) == (0, "a\nb\n"), done.stderr
 
 
+def test_wheel_has_the_converter_of_models(installed, tmp_path):
+    (tmp_path / "it.pt").write_text("x")
+    done = run(installed.with_name("gpu-dispatch"), "models", "convert", "it.pt", cwd=tmp_path)
+    assert done.returncode == 1 and "it.pt: is not a checkpoint of PyTorch" in done.stderr, done.stderr
+
+
 def test_command_is_in_the_package(installed, tmp_path):
     """The command in the package needs no library of this project or of a build directory."""
     ask = "from gpu_dispatch import _transcribe; print(_transcribe.find_command())"

@@ -7,6 +7,7 @@ import errno
 import gc
 import inspect
 import json
+import math
 import os
 import signal
 import subprocess
@@ -106,14 +107,42 @@ OPTIONS: list[tuple[dict[str, Any], list[str]]] = [
     ({"model_dir": "models"}, ["--model-dir=models"]),
     ({"formats": ("txt", "srt")}, ["--format=txt,srt"]),
     ({"formats": "all"}, ["--format=all"]),
+    ({"max_line_width": 42, "max_line_count": 2}, ["--max-line-width=42", "--max-line-count=2"]),
+    ({"max_words_per_line": 3}, ["--max-words-per-line=3"]),
+    ({"highlight_words": True}, ["--highlight-words"]),
     ({"translate": True}, ["--translate"]),
     ({"threads": 3}, ["--threads=3"]),
     ({"beam_size": 5}, ["--beam-size=5"]),
+    ({"decoder": "lanes", "batch_size": 16, "split": "never"}, ["--decoder=lanes", "--batch-size=16", "--split=never"]),
     ({"temperature": 0.2}, ["--temperature=0.2"]),
     ({"temperature": 0}, ["--temperature=0"]),
     ({"prompt": "--a\nb"}, ["--prompt=--a\nb"]),
+    ({"initial_prompt": "a"}, ["--initial-prompt=a"]),
+    ({"initial_prompt": "a", "carry_initial_prompt": True}, ["--initial-prompt=a", "--carry-initial-prompt"]),
+    ({"best_of": 3}, ["--best-of=3"]),
+    ({"length_penalty": 1}, ["--length-penalty=1"]),
+    ({"temperature_increment_on_fallback": 0}, ["--temperature-increment-on-fallback=0"]),
+    ({"entropy_threshold": 2.8}, ["--entropy-threshold=2.8"]),
+    ({"compression_ratio_threshold": math.inf}, ["--compression-ratio-threshold=None"]),
+    ({"logprob_threshold": -0.00001}, ["--logprob-threshold=-0.00001"]),
+    ({"logprob_threshold": -math.inf}, ["--logprob-threshold=None"]),
+    ({"no_speech_threshold": 0.5}, ["--no-speech-threshold=0.5"]),
+    ({"hotwords": "Anna Otto"}, ["--hotwords=Anna Otto"]),
+    ({"condition_on_previous_text": False}, ["--condition-on-previous-text=no"]),
+    ({"suppress_tokens": [-1, 50362]}, ["--suppress-tokens=-1,50362"]),
+    ({"suppress_tokens": "-1"}, ["--suppress-tokens=-1"]),
+    ({"suppress_blank": True}, ["--suppress-blank=yes"]),
+    ({"without_timestamps": True}, ["--without-timestamps"]),
+    ({"max_initial_timestamp": 1.5}, ["--max-initial-timestamp=1.5"]),
+    ({"clip_timestamps": [0, 10, 60.5]}, ["--clip-timestamps=0,10,60.5"]),
+    ({"vad": "v", "vad_threshold": 0.25}, ["--vad=v", "--vad-threshold=0.25"]),
+    ({"vad": "v", "vad_min_speech_duration_ms": 0}, ["--vad=v", "--vad-min-speech-duration-ms=0"]),
+    ({"vad": "v", "vad_min_silence_duration_ms": 2000}, ["--vad=v", "--vad-min-silence-duration-ms=2000"]),
+    ({"vad": "v", "vad_max_speech_duration_s": 30}, ["--vad=v", "--vad-max-speech-duration-s=30"]),
+    ({"vad": "v", "vad_speech_pad_ms": 400}, ["--vad=v", "--vad-speech-pad-ms=400"]),
     ({"vad": Path("vad.bin")}, ["--vad=vad.bin"]),
     ({"word_timestamps": True}, ["--word-timestamps"]),
+    ({"diarize": "channels"}, ["--diarize=channels"]),
     ({"no_gpu": True}, ["--no-gpu"]),
     ({"workers_per_gpu": 2}, ["--workers-per-gpu=2"]),
     ({"task_timeout": 1.5}, ["--timeout=1.500"]),
@@ -132,6 +161,7 @@ OPTIONS: list[tuple[dict[str, Any], list[str]]] = [
     ({"journal": "run.db", "lock_wait": 1.5}, ["--journal=run.db", "--lock-wait=1.500"]),
     ({"recursive": True}, ["--recursive"]),
     ({"full_names": True}, ["--full-names"]),
+    ({"accept_truncated": True}, ["--accept-truncated"]),
     ({"quiet": True}, ["--quiet"]),
     ({"translate": False, "threads": None, "prompt": None, "formats": None, "retries": None, "task_timeout": None}, []),
 ]
@@ -762,7 +792,7 @@ def test_validate_setup_without_the_model(at_home: Path) -> None:
     assert is_valid is False and error
     lines = error.splitlines()
     assert lines[0] == "the model base (ggml-base.bin) is not on this machine. These places were searched:"
-    assert lines[-2] == "This command downloads it:" and lines[-1].startswith("  mkdir -p ")
+    assert lines[-2] == "This command downloads it:" and lines[-1] == "  gpu-dispatch models download base"
 
 
 def test_validate_setup_without_the_transcriber(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,13 @@ import contextlib
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +128,17 @@ def test_words_have_times_within_their_segments(written: tuple[Path, dict[str, A
         assert all(0 <= each["probability"] <= 1 for each in words)
 
 
+def test_segments_have_the_members_of_openai_whisper(written: tuple[Path, dict[str, Any]]) -> None:
+    segments = written[1]["segments"]
+    assert [each["id"] for each in segments] == list(range(len(segments)))
+    for each in segments:
+        text = each["text"].strip().encode()
+        assert close(each["compression_ratio"], len(text) / len(zlib.compress(text)))
+        assert each["tokens"] and all(isinstance(token, int) for token in each["tokens"])
+        assert each["avg_logprob"] <= 0 <= each["no_speech_prob"] <= 1 and 0 <= each["temperature"] <= 1
+        assert 0 <= each["seek"] <= 100 * each["start"]
+
+
 def close(a: float, b: float) -> bool:
     return abs(a - b) < 0.0015  # a millisecond, rounded up or down
 
@@ -165,6 +178,22 @@ def test_tsv_read_by_another_parser(written: tuple[Path, dict[str, Any]]) -> Non
     same_as_json([(int(start) / 1000, int(end) / 1000, text) for start, end, text in rows], expected["segments"])
 
 
+def test_csv_read_by_another_parser(written: tuple[Path, dict[str, Any]]) -> None:
+    out, expected = written
+    with open(out / "long.csv", encoding="utf-8", newline="") as file:
+        heading, *rows = csv.reader(file, strict=True)
+    assert heading == ["start", "end", "text"]
+    same_as_json([(int(start) / 1000, int(end) / 1000, text) for start, end, text in rows], expected["segments"])
+
+
+def test_lrc_has_the_starts_of_segments(written: tuple[Path, dict[str, Any]]) -> None:
+    out, expected = written
+    found = [re.fullmatch(r"\[(\d\d):(\d\d\.\d\d)\](.*)", line) for line in (out / "long.lrc").read_text("utf-8").splitlines()]
+    spoken = [each for each in expected["segments"] if each["text"].strip()]
+    assert [line[3] for line in found if line] == [each["text"].strip() for each in spoken]
+    assert all(line and abs(int(line[1]) * 60 + float(line[2]) - each["start"]) < 0.006 for line, each in zip(found, spoken))
+
+
 def test_txt_is_the_same_text(written: tuple[Path, dict[str, Any]], clips: dict[str, Any]) -> None:
     out, expected = written
     assert (out / "long.txt").read_text().split() == expected["text"].split()
@@ -173,7 +202,98 @@ def test_txt_is_the_same_text(written: tuple[Path, dict[str, Any]], clips: dict[
 
 
 def test_only_the_wanted_formats_are_written(written: tuple[Path, dict[str, Any]]) -> None:
-    assert sorted(path.name for path in written[0].iterdir()) == [f"long.{kind}" for kind in ("json", "srt", "tsv", "txt", "vtt")]
+    assert sorted(path.name for path in written[0].iterdir()) == [f"long.{kind}" for kind in ("csv", "json", "lrc", "srt", "tsv", "txt", "vtt")]
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> tuple[Path, dict[str, Any]]:
+    """As `written`, with subtitles of two lines. Word timestamps are not requested."""
+    base = tmp_path_factory.mktemp("layout")
+    write(base / "in" / "long.wav", speech)
+    done = transcribe(base / "in", base / "out", "--format", "srt,vtt,json", "--max-line-width", "20", "--max-line-count", "2")
+    assert done.returncode == 0, done.stderr
+    return base / "out", json.loads((base / "out" / "long.json").read_text("utf-8"))
+
+
+def test_subtitles_have_few_short_lines(laid_out: tuple[Path, dict[str, Any]]) -> None:
+    out, expected = laid_out
+    subtitles = list(srt.parse((out / "long.srt").read_text("utf-8"), ignore_errors=False))
+    lines = [each.content.split("\n") for each in subtitles]
+    assert all(len(each) <= 2 and all(0 < len(line) <= 20 for line in each) for each in lines)
+    assert any(len(each) == 2 for each in lines)
+    assert " ".join(line for each in lines for line in each).split() == expected["text"].split()
+    times = [moment for each in subtitles for moment in (each.start, each.end)]
+    assert times == sorted(times)
+    assert [each.text for each in webvtt.read(str(out / "long.vtt")).captions] == [each.content for each in subtitles]
+
+
+def test_words_are_underlined_while_they_are_spoken(tmp_path: Path, speech: Any) -> None:
+    write(tmp_path / "in" / "long.wav", speech)
+    done = transcribe(tmp_path / "in", tmp_path / "out", "--format", "srt,json", "--highlight-words")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "long.json").read_text("utf-8"))
+    words = [each for segment in found["segments"] for each in segment["words"] if each["end"] > each["start"]]
+    subtitles = list(srt.parse((tmp_path / "out" / "long.srt").read_text("utf-8"), ignore_errors=False))
+    marked = [(each, re.findall("<u>(.*?)</u>", each.content)) for each in subtitles if "<u>" in each.content]
+    assert words and [mark for _, mark in marked] == [[each["word"].strip()] for each in words]
+    for (each, _), spoken in zip(marked, words):
+        assert close(each.start.total_seconds(), spoken["start"]) and close(each.end.total_seconds(), spoken["end"])
+
+
+# --- speakers --------------------------------------------------------------------
+
+
+@pytest.fixture
+def call(tmp_path: Path, clips: dict[str, Any]) -> Path:
+    """A directory with a file in which two words are spoken at the same time, on two channels."""
+    words = [clips["timer"], clips["three"]]
+    channels = np.zeros((max(map(len, words)), 2), np.int16)
+    for channel, samples in enumerate(words):
+        channels[: len(samples), channel] = samples
+    return write(tmp_path / "in" / "call.wav", channels).parent
+
+
+def test_each_channel_is_a_speaker(call: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = transcribe(call, out, "--diarize", "channels", "--format", "all")
+    assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
+    found = json.loads((out / "call.json").read_text("utf-8"))
+    assert sorted((each["speaker"], each["text"].strip()) for each in found["segments"]) == [
+        ("Speaker 1", "timer"), ("Speaker 2", "three")]
+    assert close(found["duration"], soundfile.info(call / "call.wav").duration)
+    assert sorted((out / "call.txt").read_text().splitlines()) == ["Speaker 1: timer", "Speaker 2: three"]
+    assert sorted(each.voice for each in webvtt.read(str(out / "call.vtt")).captions) == ["Speaker 1", "Speaker 2"]
+    with open(out / "call.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, strict=True))
+    assert sorted((row["speaker"], row["text"]) for row in rows) == [("Speaker 1", "timer"), ("Speaker 2", "three")]
+
+
+def test_segments_of_speakers_are_in_order(tmp_path: Path, clips: dict[str, Any]) -> None:
+    first, second, pause = clips["timer"], clips["three"], np.zeros(RATE, np.int16)
+    left = np.concatenate([first, pause, np.zeros_like(second), pause, first])
+    right = np.concatenate([np.zeros_like(first), pause, second, pause, np.zeros_like(first)])
+    write(tmp_path / "in" / "call.flac", np.stack([left, right], axis=1))
+    done = transcribe(tmp_path / "in", tmp_path / "out", "--pattern", "*.flac", "--diarize", "channels", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    segments = json.loads((tmp_path / "out" / "call.json").read_text("utf-8"))["segments"]
+    starts = [each["start"] for each in segments]
+    assert starts == sorted(starts) and {each["speaker"] for each in segments} == {"Speaker 1", "Speaker 2"}
+    said = {name: " ".join(each["text"] for each in segments if each["speaker"] == name).split()
+            for name in ("Speaker 1", "Speaker 2")}
+    assert said["Speaker 1"] == ["timer", "timer"] and said["Speaker 2"] == ["three"]
+
+
+def test_a_file_with_one_channel_has_one_speaker(directory: Path, tmp_path: Path) -> None:
+    done = transcribe(directory, tmp_path / "out", "--diarize", "channels")
+    assert done.returncode == 0 and "3 of 3 files have only one channel" in done.stderr
+    assert (tmp_path / "out" / "timer.txt").read_text() == "Speaker 1: timer\n"
+
+
+def test_a_file_with_too_many_channels_for_speakers(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "wide.wav", np.zeros((RATE, 9), np.int16))
+    done = transcribe(tmp_path / "in", tmp_path / "out", "--diarize", "channels")
+    assert done.returncode == 1 and "has 9 channels, but --diarize channels takes files with at most 8" in done.stderr
+    assert not list((tmp_path / "out").glob("*"))
 
 
 # --- what is read ------------------------------------------------------------------
@@ -206,6 +326,43 @@ def test_formats_rates_and_channels(tmp_path: Path, clips: dict[str, Any], name:
     samples = np.tile(resampled(clips[text], rate)[:, None], (1, channels))
     write(tmp_path / "in" / name, samples, rate, **more)
     done = transcribe(tmp_path / "in", tmp_path / "out", pattern="a.*")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "a.txt").read_text() == text + "\n"
+
+
+def test_streams_one_after_the_other(tmp_path: Path, clips: dict[str, Any]) -> None:
+    """Joined files (cat a.ogg b.opus) are transcribed to the end, and their duration is known before."""
+    joined = b""
+    for text, rate, channels, subtype in ("timer", 44100, 2, "VORBIS"), ("three", 48000, 1, "OPUS"), ("start", 16000, 1, "VORBIS"):
+        samples = np.concatenate([resampled(clips[text], rate), np.zeros(rate)])
+        path = write(tmp_path / text, np.tile(samples[:, None], (1, channels)), rate, format="OGG", subtype=subtype)
+        joined += path.read_bytes()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.ogg").write_bytes(joined)
+    done = transcribe(tmp_path / "in", tmp_path / "out", "--format", "txt,json", pattern="a.*")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "a.txt").read_text().split() == ["timer", "three", "start"]
+    duration = sum(len(clips[text]) / RATE + 1 for text in ("timer", "three", "start"))
+    assert abs(json.loads((tmp_path / "out" / "a.json").read_text())["duration"] - duration) < 0.01
+    listed = transcribe(tmp_path / "in", tmp_path / "out", "--dry-run", pattern="a.*").stdout
+    assert listed.split()[0] == f"{duration:.1f}s", listed
+
+
+FFMPEG = shutil.which("ffmpeg")
+
+
+@pytest.mark.skipif(FFMPEG is None, reason="the program ffmpeg is not installed")
+@pytest.mark.parametrize("name", ["a.m4a", "a.aac", "a.mp4", "a.mkv", "a.webm", "a.wma"])
+def test_formats_that_only_ffmpeg_reads(tmp_path: Path, clips: dict[str, Any], name: str) -> None:
+    text = "paste previous kitchen volume"
+    write(tmp_path / "in.wav", clips[text])
+    (tmp_path / "in").mkdir()
+    made = subprocess.run([FFMPEG, "-v", "error", "-nostdin", "-i", tmp_path / "in.wav", "-ar", "48000", tmp_path / "in" / name])
+    if made.returncode != 0:
+        pytest.skip(f"this ffmpeg cannot write {name}")
+    done = transcribe(tmp_path / "in", tmp_path / "out", pattern="a.*")
+    if "build with FFmpeg" in done.stderr:
+        pytest.skip("the worker was built without FFmpeg")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "a.txt").read_text() == text + "\n"
 
@@ -254,6 +411,18 @@ def test_each_bad_file_is_one_failure(tmp_path: Path, directory: Path) -> None:
     assert all(len(each["error"]) > 10 for each in found.values()), found
     assert sorted(texts(tmp_path / "out")) == ["start.txt", "three.txt", "timer.txt"]
     assert all(f"{kind}.wav" in done.stderr + done.stdout for kind in BAD)
+
+
+def test_a_truncated_file_that_is_accepted(tmp_path: Path, directory: Path) -> None:
+    """The half file has a warning. The other bad files are still failures."""
+    for kind in BAD:
+        make_bad(directory, kind)
+    done = transcribe(directory, tmp_path / "out", "--failed", tmp_path / "failed", "--accept-truncated", "--format", "txt,json")
+    assert done.returncode == 1, done.stderr
+    assert sorted(failures(tmp_path / "failed")) == sorted(f"{kind}.wav" for kind in BAD if kind != "truncated")
+    assert "truncated.wav is truncated: its header says " in json.loads((tmp_path / "out" / "truncated.json").read_text())["warning"]
+    assert "warning" not in json.loads((tmp_path / "out" / "timer.json").read_text())
+    assert_good(tmp_path / "out")
 
 
 @pytest.mark.parametrize(("kind", "words"), [("empty", ("empty", "no samples", "0 bytes")), ("text", ("not audio", "not an audio")),
@@ -391,7 +560,7 @@ def test_missing_model(tmp_path: Path, directory: Path) -> None:
     lines = done.stderr.splitlines()
     assert lines[0] == "gpu-dispatch: the model medium (ggml-medium.bin) is not on this machine. These places were searched:"
     assert lines[1:-2] and all(line.startswith("  ") and " " not in line[2:] for line in lines[1:-2])
-    assert lines[-2] == "This command downloads it:" and lines[-1].startswith("  mkdir -p ") and " && curl " in lines[-1]
+    assert lines[-2] == "This command downloads it:" and lines[-1].startswith("  gpu-dispatch models download ")
     assert not list(tmp_path.rglob("*.txt"))
 
 
@@ -470,8 +639,10 @@ class Running:
 def running() -> Iterator[Any]:
     started: list[Running] = []
 
-    def start(*words: Any, **more: Any) -> Running:
-        started.append(Running(arguments(*words, **more)))
+    def start(*words: Any, batch_size: int | None = 1, **more: Any) -> Running:
+        """By default, each worker has one file at a time, so that the order of the files is known."""
+        size = [] if batch_size is None else ["--batch-size", str(batch_size)]
+        started.append(Running(arguments(*words, *size, **more)))
         return started[-1]
 
     yield start
@@ -504,6 +675,19 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, speech: Any) -> dict[s
     return texts(base / "out")
 
 
+def test_worker_killed_with_many_files_in_flight(tmp_path: Path, series: Path, undisturbed: dict[str, str],
+                                                 running: Any) -> None:
+    run = running(series, tmp_path / "out", batch_size=None)
+    run.next()  # the worker has all the others
+    skip_if_over(tmp_path / "out")
+    (worker,) = workers(run.process.pid)
+    os.kill(worker, signal.SIGKILL)
+    status, errors = run.end()
+    assert status == 0, errors
+    assert sorted(run.named()) == SERIES
+    assert texts(tmp_path / "out") == undisturbed
+
+
 def test_worker_killed_in_the_middle_of_a_file(tmp_path: Path, series: Path, undisturbed: dict[str, str], running: Any) -> None:
     run = running(series, tmp_path / "out", "--retries", "3")
     first = run.next()  # the worker is now at the next file
@@ -533,7 +717,8 @@ def test_file_fails_if_its_worker_is_killed_too_often(tmp_path: Path, series: Pa
 
 def test_a_file_that_takes_too_long(tmp_path: Path, directory: Path, speech: Any) -> None:
     write(directory / "long.wav", np.tile(speech, 30))
-    done = transcribe(directory, tmp_path / "out", "--timeout", "8s", "--failed", tmp_path / "failed", gpus="sim:2")
+    done = transcribe(directory, tmp_path / "out", "--timeout", "8s", "--failed", tmp_path / "failed", "--batch-size", "1",
+                      gpus="sim:2")
     assert done.returncode == 1, done.stderr
     found = failures(tmp_path / "failed")
     assert list(found) == ["long.wav"] and found["long.wav"]["failure"] == "timeout", found

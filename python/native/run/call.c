@@ -108,7 +108,7 @@ static bool begin_end(struct run *r, enum call which, const struct gd_report *re
  * was not called. In both cases the task is not finished. */
 static void finish_end(struct run *r, const struct gd_report *report)
 {
-    if (r->journal && r->error)
+    if ((r->journal || r->is_queue) && r->error)
         journal_drop(report);
 }
 
@@ -144,7 +144,7 @@ static void call_unread(struct run *r, const struct gd_report *report)
     }
     r->unread++;
     PyObject *text = traceback_text();
-    if (r->journal)
+    if (r->journal || r->is_queue)
         journal_failed(r, report, text);
     if (!r->calls[ON_ERROR]) {
         PyErr_Clear();

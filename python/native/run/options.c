@@ -8,9 +8,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "python/native/queue/queue.h"
 #include "python/native/run/run.h"
 
-enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL, SHARD, KEY, CALLABLE };
+enum kind { UNSIGNED, INT, UINT64, BOOL, STRING, INTS, STRINGS, BYTES, SECONDS, JOURNAL, SHARD, QUEUE, KEY, CALLABLE };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "sizes are read as UINT64");
 
@@ -73,6 +74,7 @@ static const struct option table[] = {
     OPTION(job, STRING),
     OPTION(journal, JOURNAL),
     OPTION(shard, SHARD),
+    OPTION(queue, QUEUE),
     { "key", KEY, 0 },
     { "task_timeout", SECONDS, offsetof(struct gd_options, task_timeout_ms) },
 };
@@ -82,6 +84,7 @@ struct reading {
     struct gd_options *o;
     PyObject *keep;    /* a list: what the options point to */
     PyObject *journal; /* borrowed; NULL: none */
+    struct gd_queue_options queue;
 };
 
 /* ---- numbers ---- */
@@ -221,6 +224,19 @@ static int read_bytes(struct reading *reading, PyObject *value)
     return keep(reading, value);
 }
 
+static int read_queue(struct reading *reading, PyObject *value)
+{
+    const struct gd_queue_options defaults = GD_QUEUE_OPTIONS_INIT;
+    if (!PyDict_Check(value)) {
+        PyErr_SetString(PyExc_TypeError, "queue must be a dict");
+        return -1;
+    }
+    reading->queue = defaults;
+    reading->o->queue = &reading->queue;
+    reading->run->is_queue = true;
+    return queue_read_options(&reading->queue, value, reading->keep);
+}
+
 static int read_shard(struct reading *reading, PyObject *value)
 {
     struct gd_shard *shard = &reading->o->shard;
@@ -258,6 +274,8 @@ static int read_option(struct reading *reading, const struct option *option, PyO
         return read_seconds(reading, value, field);
     case SHARD:
         return read_shard(reading, value);
+    case QUEUE:
+        return read_queue(reading, value);
     case KEY:
         Py_XSETREF(reading->run->key, Py_NewRef(value));
         return 0;
@@ -307,7 +325,7 @@ static int open_dispatcher(struct run *r, const struct gd_options *o)
     r->state = NULL;
     r->note = NULL;
     if (rc < 0 && !PyErr_Occurred())
-        native_error(rc);
+        run_error(r, rc);
     if (rc == 0 && PyErr_Occurred()) /* the exception of a note that was not about a wait */
         return -1;
     return rc < 0 ? -1 : 0;
@@ -356,7 +374,7 @@ int options_open(struct run *r, PyObject *options)
         rc = option ? read_option(&reading, option, value) : -1;
     }
     o.user = r;
-    o.source = source_next;
+    o.source = r->is_queue ? NULL : source_next;
     call_options(&o);
     o.on_device_note = device_note;
     if (rc == 0 && reading.journal)

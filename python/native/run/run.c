@@ -9,9 +9,11 @@
 #include "python/native/run/run.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "binding.h"
+#include "python/native/queue/queue.h"
 
 enum { SOURCE_GRACE_MS = 1000, GPUS_MOST = 32 /* the most GPUs of a worker */ };
 
@@ -123,6 +125,13 @@ static size_t describe_input(void *user, const void *input, size_t size, char *o
     return value_brief(input, size, out, room);
 }
 
+/* On any thread. It does not take Python's lock: the caller may have locks that the run's thread waits for. */
+static void queue_note(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "gpu_dispatch: %s\n", line);
+}
+
 static int prepare(struct run *r, PyObject *iterable, PyObject *callbacks)
 {
     PyObject *key, *value;
@@ -145,6 +154,7 @@ static int prepare(struct run *r, PyObject *iterable, PyObject *callbacks)
         .describe = describe_input,
         .without_task_start = !r->calls[ON_TASK_START],
         .without_timeout = !r->calls[ON_TIMEOUT],
+        .queue_note = queue_note,
     };
     gd__dispatcher_hook(r->d, &hooks);
     return 0;
@@ -165,6 +175,17 @@ static int run_library(struct run *r)
     return rc;
 }
 
+PyObject *run_error(const struct run *r, int code)
+{
+    static const int others[] = { GD_E_INVALID, GD_E_NO_MEMORY, GD_E_NO_DEVICES, GD_E_SETUP, GD_E_NO_WORKERS };
+    bool of_queue = r->is_queue;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        of_queue = of_queue && code != others[i];
+    if (of_queue)
+        return queue_error(code);
+    return code == GD_E_JOURNAL ? journal_error(code) : native_error(code);
+}
+
 static PyObject *conclude(struct run *r, int rc)
 {
     const bool says_more = rc == GD_E_SETUP || rc == GD_E_NO_WORKERS || rc == GD_E_JOURNAL;
@@ -176,7 +197,7 @@ static PyObject *conclude(struct run *r, int rc)
         return NULL;
     }
     if (rc < 0 && rc != GD_E_SHUTDOWN)
-        return rc == GD_E_JOURNAL ? journal_error(rc) : native_error(rc);
+        return run_error(r, rc);
     Py_RETURN_NONE;
 }
 

@@ -68,6 +68,7 @@ struct run {
     /* The journal, if there is one. A run with a shard uses the keys too. */
     struct gd_journal *journal;
     bool kept;           /* the run has or had a journal; for a feeder that outlives the run */
+    bool is_queue;       /* the tasks come from a queue, and the iterator has none */
     bool is_dealt;       /* the run has a shard that is not the whole list */
     PyObject *key;       /* the user's key function; NULL: the value of an item is its key */
     PyObject *texts;     /* the texts for records of unfinished tasks, by task number */
@@ -82,6 +83,9 @@ static inline int run_worker_id(const struct run *r, int worker)
 {
     return r->worker_ids && worker >= 0 ? r->worker_ids[worker] : worker;
 }
+
+/* run.c: an error of a run as an exception: QueueError, JournalError, or as native_error(). Returns NULL. */
+PyObject *run_error(const struct run *r, int code);
 
 /* options.c: opens r->d, and sets r->worker_ids and r->timeout. */
 int options_open(struct run *r, PyObject *options);

@@ -36,6 +36,8 @@ size_t value_brief(const void *bytes, size_t size, char *out, size_t room)
     double real;
     if (size == 0)
         return 0;
+    if (data[0] >= ' ') /* a text of a queue has no tag */
+        return put(out, room, data, size);
     const unsigned kind = data[0] & ~(unsigned)VERSION_MASK;
     if (kind == KIND_STR || kind == KIND_BYTES || kind == KIND_BYTEARRAY)
         return put(out, room, data + 1, size - 1);

@@ -533,6 +533,34 @@ PyObject *value_read(const void *bytes, size_t size, const struct value_place *p
     }
 }
 
+/* ---- texts without a tag ---- */
+
+enum { FIRST_TEXT = 0x20 /* tags are below, texts begin with this or above */ };
+
+bool value_has_tag(const void *bytes, size_t size)
+{
+    const unsigned char *data = bytes;
+    return size > 0 && (data[0] & VERSION_MASK) == VERSION && data[0] <= TAG(KIND_BUFFERS);
+}
+
+PyObject *value_plain_text(PyObject *item)
+{
+    if (!PyUnicode_CheckExact(item) || PyUnicode_GET_LENGTH(item) == 0 || PyUnicode_READ_CHAR(item, 0) < FIRST_TEXT)
+        return NULL;
+    PyObject *text = PyUnicode_AsEncodedString(item, "utf-8", "surrogateescape"); /* as names of files have them */
+    if (!text && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+        PyErr_Clear();
+    return text;
+}
+
+PyObject *value_read_item(const void *bytes, size_t size, const struct value_place *place)
+{
+    const unsigned char *data = bytes;
+    if (size > 0 && data[0] < FIRST_TEXT)
+        return value_read(bytes, size, place);
+    return PyUnicode_DecodeUTF8(size > 0 ? bytes : "", (Py_ssize_t)size, "surrogateescape");
+}
+
 int value_init(PyObject *module)
 {
     (void)module;
