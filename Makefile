@@ -4,8 +4,8 @@ PREFIX ?= /usr/local
 MESON_OPTIONS ?=
 SOAK_SEEDS ?= 1000000
 
-.PHONY: all help setup missing unit test-one test test-slow test-cluster transcribe demo demo-transcribe bench check abi-baseline soak \
-	docs install clean
+.PHONY: all help setup missing unit test-one test test-slow test-cluster test-queue transcribe demo demo-transcribe bench bench-queue check abi-baseline soak \
+	soak-queue figures-queue docs install clean
 
 all: $(BUILD)/build.ninja ## build everything into build/ (the default); installs nothing
 	@ninja -C $(BUILD)
@@ -36,7 +36,7 @@ test: ## run the tests and print the total; installs what they use, a browser to
 	@tools/transcriber.sh --try $(BUILD)
 	@ninja -C $(BUILD)
 	@tools/venv.sh $(BUILD)
-	@tools/test.sh $(BUILD) --no-suite slow --no-suite cluster
+	@tools/test.sh $(BUILD) --no-suite slow --no-suite cluster --no-suite queue_long
 
 test-slow: ## run the tests that take minutes (crashes, chaos, installation, accuracy), which `make test` leaves out
 	@tools/setup.sh test $(BUILD)
@@ -50,6 +50,12 @@ test-cluster: ## run the tests on a real Slurm of three nodes and on network fil
 	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 	@tools/test.sh $(BUILD) --suite cluster
+
+test-queue: ## run the tests of queues on real NATS servers that `make test` leaves out (fetches servers, installs libnats)
+	@tools/setup.sh queue $(BUILD)
+	@$(MAKE) --no-print-directory $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+	@tools/test.sh $(BUILD) --suite queue_long
 
 transcribe: $(BUILD)/build.ninja ## also build the transcription worker, with whisper.cpp (WHISPER=cpu or cuda; default: what this machine has)
 	@tools/transcriber.sh $(BUILD)
@@ -73,6 +79,11 @@ demo-transcribe: ## make a few spoken clips, transcribe them on simulated GPUs, 
 bench: all ## compare with bare rings and Python's pools, and print a table
 	@python3 bench/run.py $(BUILD)
 
+bench-queue: ## compare queues with the bare client of NATS and with other systems (fetches them from PyPI)
+	@tools/setup.sh bench_queue $(BUILD)
+	@$(MAKE) --no-print-directory all
+	@python3 bench/queue/run.py $(BUILD)
+
 check: ## check format, lint, sanitizers, headers and fuzz corpora
 	@tools/setup.sh check
 	@tools/check.sh
@@ -82,7 +93,16 @@ abi-baseline: ## store the interface of the shared library, which `make check` c
 
 soak: all ## run the simulator, system, crash and chaos tests for much longer
 	@$(BUILD)/tests/sim_sim --seeds $(SOAK_SEEDS)
+	@$(BUILD)/tests/sim_queue --seeds $(SOAK_SEEDS)
+	@$(BUILD)/tests/sim_queue_large --seeds 100
 	@tools/test.sh $(BUILD) --setup soak --suite system --suite crash --suite chaos
+
+figures-queue: all ## print how queues with 1,000 machines work, in virtual time
+	@$(BUILD)/tests/sim_queue_figures
+
+soak-queue: all ## kill nodes and servers of a queue for much longer (50,000 tasks, 550 kills)
+	@tools/setup.sh queue $(BUILD)
+	@tools/test.sh $(BUILD) --setup soak --suite queue_long
 
 docs: ## build the documentation into build/site (gets MkDocs from PyPI, once)
 	@tools/docs/build.sh $(BUILD)

@@ -1,15 +1,17 @@
 #!/bin/sh
 # Installs the Debian packages that a make target needs, with apt. It installs only missing packages, and prints their
 # names first. If everything is present, it does nothing and needs no network.
-# usage: setup.sh missing|tools|build|test|cluster|check|whisper|transcribe|speech [BUILD_DIR]
+# usage: setup.sh missing|tools|build|test|cluster|queue|bench_queue|check|whisper|transcribe|speech [BUILD_DIR]
 #   missing      installs nothing: names the missing packages, and fails if one of them is needed for every build
 #   tools        a compiler, Meson and Ninja
 #   build        the same, and what the optional parts use: journals, the web page, transcription, the Python package
 #   test         the same, and what tests use, a browser among them (about 125 MB; GD_BROWSER=no leaves it out)
 #   cluster      what is built, and a Slurm (its daemons are not started)
+#   queue        what is built, the client library of NATS, and two NATS servers, which are not installed
+#   bench_queue  the same, with the headers of the client library, and a Redis server for Celery (Debian may start it)
 #   check        what `make test` and `make check` use
 #   whisper      what builds whisper.cpp (tools/whisper.sh)
-#   transcribe   what the transcription worker uses, except whisper.cpp
+#   transcribe   what the transcription worker uses, except whisper.cpp (GD_FFMPEG=no leaves FFmpeg out)
 #   speech       the voice of `make demo-transcribe`
 set -u
 what=${1:-}
@@ -87,7 +89,6 @@ want_python() {
     esac
 }
 
-# FFmpeg's libraries read more audio formats. They are used if they are installed. This script does not install them.
 want_optional() {
     want_library sqlite3 libsqlite3-dev
     want_library libmicrohttpd libmicrohttpd-dev
@@ -101,11 +102,25 @@ want_transcribe() {
     want_library soxr libsoxr-dev
 }
 
+# FFmpeg's libraries read more audio formats. The worker is also built without them.
+want_ffmpeg() {
+    [ "${GD_FFMPEG:-}" != no ] || return 0
+    for library in libavformat libavcodec libavutil libswresample; do
+        want_library $library $library-dev
+    done
+}
+
+install_ffmpeg() {
+    want_ffmpeg
+    install_optional "FFmpeg's libraries, so m4a, aac, mp4, mkv, webm and wma files cannot be read"
+}
+
 # Without these some tests are skipped or do less.
 want_for_tests() {
     want g++ g++
     want parallel parallel
     want tmux tmux
+    want ffmpeg ffmpeg
     want_library fuse3 libfuse3-dev
     have chromium || have chromium-browser || have google-chrome || [ "${GD_BROWSER:-}" = no ] ||
         packages="$packages chromium"
@@ -128,6 +143,7 @@ report_missing() {
     fi
     [ ! -f "$build/build.ninja" ] || return 0
     want_optional
+    want_ffmpeg
     [ -z "$packages" ] ||
         echo "setup: building without some optional parts, missing:$packages. This installs them: make setup"
 }
@@ -137,6 +153,7 @@ setup_build() {
     install_needed
     want_optional
     install_optional "some optional parts (journals, the web page, transcription, the Python package)"
+    install_ffmpeg
     reconfigure
 }
 
@@ -144,6 +161,44 @@ setup_test() {
     setup_build
     want_for_tests
     install_optional "what some tests use"
+    fetch_queue
+}
+
+have_libnats() {
+    for library in /usr/lib/*/libnats.so.* /usr/lib/libnats.so.* /usr/lib64/libnats.so.* /usr/local/lib/libnats.so.*; do
+        [ ! -e "$library" ] || return 0
+    done
+    return 1
+}
+
+# The servers are fetched into a cache directory. Without them, and without libnats, the tests of queues are skipped.
+fetch_queue() {
+    have_libnats || packages="$packages $(libnats_package)"
+    want openssl openssl
+    install_optional "the tests of queues on a NATS server"
+    for server in new old; do
+        tools/nats_server.sh "$server" >/dev/null || echo "setup: continuing without some tests of queues (see above)"
+    done
+}
+
+# The version is part of the package's name. Debian 12 has 3.4.
+libnats_package() {
+    name=$(apt-cache pkgnames libnats 2>/dev/null | grep -E '^libnats[0-9.]+(t64)?$' | sort -V | tail -n 1)
+    echo "${name:-libnats3.4}"
+}
+
+setup_queue() {
+    setup_build
+    fetch_queue
+}
+
+setup_bench_queue() {
+    setup_queue
+    want pkg-config pkg-config
+    want_library libnats libnats-dev
+    want redis-server redis-server
+    install_optional "some comparisons of queues"
+    reconfigure
 }
 
 # Debian may start munged as a service. The tests do not use it: they start their own daemons.
@@ -191,9 +246,11 @@ tools) want_tools && install_needed ;;
 build) setup_build ;;
 test) setup_test ;;
 cluster) setup_cluster ;;
+queue) setup_queue ;;
+bench_queue) setup_bench_queue ;;
 check) setup_check ;;
 whisper) want_whisper && install_needed ;;
-transcribe) want_transcribe && install_needed ;;
+transcribe) want_transcribe && install_needed && install_ffmpeg ;;
 speech) want espeak-ng espeak-ng && install_needed ;;
-*) die "usage: setup.sh missing|tools|build|test|cluster|check|whisper|transcribe|speech [BUILD_DIR]" ;;
+*) die "usage: setup.sh missing|tools|build|test|cluster|queue|bench_queue|check|whisper|transcribe|speech [BUILD_DIR]" ;;
 esac

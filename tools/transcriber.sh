@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds the transcription worker (apps/transcribe/transcribe.so) in a build directory, for the GPUs of this machine. If
-# libsndfile or libsoxr are missing, they are installed with apt. If whisper.cpp is missing, it is built from source
-# into a cache directory (tools/whisper.sh). Both happen only once. If the worker exists already, nothing is done.
+# libsndfile, libsoxr or FFmpeg's libraries are missing, they are installed with apt. It goes on without FFmpeg if that
+# fails. If whisper.cpp is missing, it is built from source into a cache directory (tools/whisper.sh). Both happen only
+# once. If the worker exists already, nothing is done.
 # usage: transcriber.sh [--any|--try|--cached] BUILD_DIR    WHISPER=auto|cuda|cpu: what to build for
 #   --any      accept any worker; if there is none, build one for the CPU, which is the fastest to build
 #   --try      the same, but a failure is not an error: only print the reason
@@ -48,9 +49,20 @@ find_whisper() {
     fi && echo "$prefix/lib/pkgconfig"
 }
 
+install_libraries() {
+    ffmpeg=yes
+    [ "$(option ffmpeg)" != disabled ] || ffmpeg=no
+    GD_FFMPEG=$ffmpeg "$here/setup.sh" transcribe
+}
+
+# Whether the worker was built without FFmpeg, which is wanted.
+lacks_ffmpeg() {
+    [ "$mode" = must ] && [ "$(option ffmpeg)" != disabled ] && ! grep -q TR_HAVE_FFMPEG "$build/build.ninja"
+}
+
 add_to_build() {
     [ "$(option transcribe)" != disabled ] || without "$build is configured with -Dtranscribe=disabled"
-    [ "$mode" = cached ] || "$here/setup.sh" transcribe || without "libsndfile and libsoxr could not be installed (see above)"
+    [ "$mode" = cached ] || install_libraries || without "libsndfile and libsoxr could not be installed (see above)"
     have sndfile soxr || without "pkg-config does not find libsndfile and libsoxr (Debian: libsndfile1-dev libsoxr-dev)"
     directory=$(find_whisper) || without "whisper.cpp is not installed and could not be built (see above). tools/whisper.sh builds \
 it; it needs network, or the archive of its sources in WHISPER_SDIST"
@@ -71,7 +83,7 @@ is_other() {
 }
 
 [ -f "$build/build.ninja" ] || without "$build is not a configured build directory"
-if ! planned || is_other; then
+if ! planned || is_other || lacks_ffmpeg; then
     add_to_build
 fi
 ninja -C "$build" --quiet "$worker" || exit 1 # a worker that cannot be compiled is always an error

@@ -88,8 +88,7 @@ class Tree:
         return f"the Makefile has no target {found[1]}" if found and found[1] not in self.targets else None
 
     def name_problem(self, code):
-        known = self.sources + self.tests
-        missing = [name for name in NAME.findall(code) if name not in known]
+        missing = [name for name in NAME.findall(code) if name not in self.sources and name not in self.tests]
         return f"no source has {missing[0]}" if missing else None
 
     def test_problem(self, code):
