@@ -94,7 +94,7 @@ def environment(directory, build):
             write(programs / name, "#!/bin/sh\ncat > /dev/null\n", 0o755)
     inherited = {name: value for name, value in os.environ.items() if name not in UNSET}
     return dict(inherited, PATH=f"{programs}:{os.environ['PATH']}", HOME=str(directory), SHELL="/bin/bash",
-                GPU_DISPATCH_SIM="4", GPU_DISPATCH_JOBS=str(directory / "jobs"),
+                GPU_DISPATCH_SIM="4", GPU_DISPATCH_JOBS=str(directory / "jobs"), GPU_DISPATCH_LOCKS=str(directory),
                 GPU_DISPATCH_TRANSCRIBER=str(build / "tests" / "plugin_transcribe.so"))
 
 

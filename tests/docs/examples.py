@@ -144,6 +144,7 @@ def environment(directory):
         "LD_LIBRARY_PATH": str(BUILD / "src"),
         "GPU_DISPATCH_HOST": str(next(BUILD.glob("**/gpu-dispatch-host"), "")),
         "GPU_DISPATCH_JOBS": f"{directory}/.jobs",
+        "GPU_DISPATCH_LOCKS": str(directory),
         "GPU_DISPATCH_MODELS": str(ROOT / "models"),
         "HOME": str(directory),
         "SHELL": "/bin/sh",

@@ -17,8 +17,9 @@ for name in list(os.environ):
 
 os.environ["GPU_DISPATCH_NVML"] = "/nonexistent"
 os.environ["GPU_DISPATCH_SYSFS"] = "/nonexistent"
-os.environ["GPU_DISPATCH_JOBS"] = tempfile.mkdtemp(prefix="gd_jobs_")  # hides other runs on this machine
-atexit.register(shutil.rmtree, os.environ["GPU_DISPATCH_JOBS"], True)
+for name in ("GPU_DISPATCH_JOBS", "GPU_DISPATCH_LOCKS"):  # hides other runs on this machine, and their locks of GPUs
+    os.environ[name] = tempfile.mkdtemp(prefix="gd_")
+    atexit.register(shutil.rmtree, os.environ[name], True)
 
 # In the background of a script, or under nohup, these signals are ignored. Then Python has no handler for Ctrl-C.
 if threading.current_thread() is threading.main_thread():

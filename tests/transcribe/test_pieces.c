@@ -275,7 +275,7 @@ static char *words_of(const char *parts, size_t end, unsigned *pieces)
     CHECK_EQ(a.given, a.total);
     snprintf(words, sizeof words, "%.*s", (int)t.text.size, t.text.size > 0 ? t.text.data : "");
     for (size_t i = 0; i < t.n_segments; i++) {
-        const double said = atof(t.text.data + t.segments[i].text);
+        const double said = atof(words + t.segments[i].text); /* the text itself has no NUL at its end */
         CHECK(t.segments[i].start > said - 0.001 && t.segments[i].start < said + 0.001);
     }
     *pieces = e.pieces;
