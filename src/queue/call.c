@@ -704,25 +704,48 @@ static int read_item(void *user, const struct gd__queue_answer *item)
     return r->each(r->user, item);
 }
 
+/* One request. */
+static int read_some(struct gd__caller *c, struct reading *r, enum gd__queue_kind stream, const char *filter,
+                     bool by_leader)
+{
+    struct gd__queue_answer end;
+    uint64_t next = GD__NEVER;
+    r->items = 0;
+    const int rc = repeat_publications(c, &next); /* reading may take long */
+    return rc != 0 ? rc
+                   : gd__call(c,
+                              &(struct gd__queue_request){ .ask = GD__ASK_READ,
+                                                           .stream = stream,
+                                                           .subject = filter,
+                                                           .from = r->from,
+                                                           .most = by_leader ? 1 : GD__CALL_READ_MESSAGES,
+                                                           .most_bytes = GD__CALL_READ_BYTES,
+                                                           .by_leader = by_leader },
+                              read_item, r, &end);
+}
+
 int gd__call_read(struct gd__caller *c, enum gd__queue_kind stream, const char *filter, uint64_t from,
                   gd__call_item_fn *each, void *user)
 {
     struct reading r = { each, user, from > 0 ? from : 1, 0 };
     int rc;
     do {
-        struct gd__queue_answer end;
-        uint64_t next = GD__NEVER;
-        r.items = 0;
-        rc = repeat_publications(c, &next); /* reading may take long */
-        if (rc == 0)
-            rc = gd__call(c,
-                          &(struct gd__queue_request){ .ask = GD__ASK_READ,
-                                                       .stream = stream,
-                                                       .subject = filter,
-                                                       .from = r.from,
-                                                       .most = GD__CALL_READ_MESSAGES,
-                                                       .most_bytes = GD__CALL_READ_BYTES },
-                          read_item, &r, &end);
+        rc = read_some(c, &r, stream, filter, false);
     } while (rc == 0 && r.items > 0);
+    return rc;
+}
+
+int gd__call_read_all(struct gd__caller *c, enum gd__queue_kind stream, uint64_t from, uint64_t until,
+                      gd__call_item_fn *each, void *user)
+{
+    struct reading r = { each, user, from > 0 ? from : 1, 0 };
+    bool by_leader = false;
+    int rc = 0;
+    while (rc == 0 && r.from <= until) {
+        rc = read_some(c, &r, stream, NULL, by_leader);
+        if (r.items == 0 && by_leader)
+            break;
+        by_leader = r.items == 0;
+    }
     return rc;
 }

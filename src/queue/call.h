@@ -76,9 +76,16 @@ typedef int gd__call_item_fn(void *user, const struct gd__queue_answer *item);
 int gd__call(struct gd__caller *c, const struct gd__queue_request *request, gd__call_item_fn *each, void *user,
              struct gd__queue_answer *end);
 
-/* Reads all messages of a stream that match the filter (NULL: all), from a sequence to the end. */
+/* Reads all messages of a stream that match the filter (NULL: all), from a sequence to the end. The newest ones may be
+ * missing. */
 int gd__call_read(struct gd__caller *c, enum gd__queue_kind stream, const char *filter, uint64_t from,
                   gd__call_item_fn *each, void *user);
+
+/* Reads all messages of a stream from a sequence to `until`, and perhaps later ones. The replica that answers may be behind:
+ * then the leader is asked for the next message. A message that is not there has been removed. until: as the leader has
+ * told. */
+int gd__call_read_all(struct gd__caller *c, enum gd__queue_kind stream, uint64_t from, uint64_t until,
+                      gd__call_item_fn *each, void *user);
 
 /* Waits for at most ms milliseconds, or until stop_fd is readable: then returns GD_E_INTERRUPTED. */
 int gd__call_pause(struct gd__caller *c, uint32_t ms);

@@ -9,7 +9,8 @@
  *   tell   a notice about a task message that was pulled. It may get lost, and there is no answer.
  *
  * LAST and READ may be answered by any replica of a stream, and a replica may be behind: they may miss the newest
- * messages. STREAM, CONSUMER and SUBJECTS are answered by the leader.
+ * messages, and READ always misses the last ones first. STREAM, CONSUMER and SUBJECTS are answered by the leader, and so
+ * are LAST and READ with by_leader.
  *
  * A publication is the only request that changes something, and the server takes it only on a condition, so each request
  * may be sent again after GD__ANSWER_LOST.
@@ -60,6 +61,7 @@ struct gd__queue_request {
     uint64_t from;       /* READ: the first sequence, from 1 */
     uint32_t most;       /* READ, PULL: how many messages; at least 1 */
     uint32_t most_bytes; /* READ, PULL: how many bytes of messages; 0: no limit */
+    bool by_leader;      /* LAST, READ: no message is missing. READ: one message at most, and any size. Costs more */
     uint32_t wait_ms;    /* PULL: how long the server keeps the request if it has no message; 0: it answers at once */
     uint32_t timeout_ms; /* how long the link waits for the answer; counts after wait_ms; 0: 5000 */
     uint32_t lease_ms;   /* CREATE_CONSUMER: after this time without a notice a message is delivered again */

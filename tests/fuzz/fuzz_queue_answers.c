@@ -21,11 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
             abort();      \
     } while (0)
 
-enum { MESSAGES = 8, HEADERS = 6, STEPS_MOST = 1 << 16 };
+enum { MESSAGES = 8, HEADERS = 7, STEPS_MOST = 1 << 16 };
 
 /* The values of the headers, in the order of this list, with a NUL after each. */
-static const char *const names[HEADERS] = { "Status",       "Description",      "Nats-Sequence",
-                                            "Nats-Subject", "Nats-Num-Pending", "Nats-Last-Sequence" };
+static const char *const names[HEADERS] = { "Status",           "Description",        "Nats-Sequence",  "Nats-Subject",
+                                            "Nats-Num-Pending", "Nats-Last-Sequence", "Nats-Time-Stamp" };
+enum { OF_TASK = 0x40, HAS_TIME = 0x80 }; /* flags; those of the first six headers are the bits below */
 
 static const char *header(void *headers, const char *name)
 {
@@ -80,9 +81,9 @@ static void read_all(struct gd__js_exchange *x, char *text, const char *end)
     char *at = text;
     for (int i = 0; i < MESSAGES && at < end; i++) {
         const char *values[HEADERS] = { NULL };
-        const char flags = *at++;
+        const unsigned flags = (unsigned char)*at++;
         for (int h = 0; h < HEADERS && at < end; h++)
-            if (flags >> h & 1)
+            if (h < HEADERS - 1 ? flags >> h & 1 : flags & HAS_TIME)
                 values[h] = next(&at);
         const char *reply = at < end ? next(&at) : "", *subject = at < end ? next(&at) : "";
         const char *data = at < end ? next(&at) : "";
@@ -91,7 +92,7 @@ static void read_all(struct gd__js_exchange *x, char *text, const char *end)
             .reply = *reply ? reply : NULL,
             .data = data,
             .size = strlen(data),
-            .to_request = !(flags & 0x40),
+            .to_request = !(flags & OF_TASK),
             .headers = values,
             .header = header,
         };
@@ -123,9 +124,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .subject = "gd.q.t.0.k",
         .from = 1,
         .most = 3,
+        .by_leader = data[0] & 0x40,
     };
     MUST(gd__js_begin(&x, "q", &r) == 0);
     read_all(&x, text + 1, text + size);
+    gd__js_free(&x);
     free(text);
     return 0;
 }

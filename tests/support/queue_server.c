@@ -21,6 +21,7 @@ struct message {
 struct stream {
     bool exists;
     uint64_t last_sequence;
+    uint64_t replicas_lack; /* how many of the sequences that could be there, from the highest */
     struct message *messages;
     size_t n, room;
 };
@@ -159,16 +160,24 @@ static void put_message(struct gd__queue_answer *a, const struct message *m)
     a->time_us = m->time_us;
 }
 
+/* Whether the replica that answers has the message. */
+static bool is_there(const struct stream *t, const struct gd__queue_request *r, const struct message *m)
+{
+    return r->ask == GD__ASK_SUBJECTS || r->by_leader || m->sequence <= UINT64_MAX - t->replicas_lack;
+}
+
 static void read_messages(struct fake_link *l, const struct gd__queue_request *r)
 {
     const struct stream *t = stream_of(l->server, (char)r->stream);
     const bool all = r->ask == GD__ASK_SUBJECTS;
+    const uint32_t most = r->by_leader ? 1 : r->most;
     uint32_t items = 0;
     size_t bytes = 0;
-    for (size_t i = 0; i < t->n && (all || items < r->most); i++) {
+    for (size_t i = 0; i < t->n && (all || items < most); i++) {
         const struct message *m = &t->messages[i];
         struct gd__queue_answer a = { .id = r->id, .kind = GD__ANSWER_ITEM, .text = "", .token = "" };
-        if (!m->subject || m->sequence < r->from || (r->subject && !matches(r->subject, m->subject)))
+        if (!m->subject || m->sequence < r->from || (r->subject && !matches(r->subject, m->subject)) ||
+            !is_there(t, r, m))
             continue;
         bytes += m->size;
         if (!all && items > 0 && r->most_bytes > 0 && bytes > r->most_bytes)
@@ -192,7 +201,10 @@ static void figures(struct queue_server *s, const struct gd__queue_request *r, s
 
 static void last(struct queue_server *s, const struct gd__queue_request *r, struct gd__queue_answer *a)
 {
-    const struct message *m = find(stream_of_subject(s, r->subject), r->subject);
+    const struct stream *t = stream_of_subject(s, r->subject);
+    const struct message *m = find(t, r->subject);
+    if (m && !is_there(t, r, m))
+        m = NULL;
     a->kind = m ? GD__ANSWER_OK : GD__ANSWER_NONE;
     if (m)
         put_message(a, m);
@@ -441,6 +453,13 @@ void queue_server_forget(struct queue_server *s, enum gd__queue_kind stream, uin
         free(t->messages[t->n - 1].data);
     }
     t->last_sequence = last_sequence;
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void queue_server_replicas_have(struct queue_server *s, enum gd__queue_kind stream, uint64_t last_sequence)
+{
+    pthread_mutex_lock(&s->mutex);
+    stream_of(s, (char)stream)->replicas_lack = UINT64_MAX - last_sequence;
     pthread_mutex_unlock(&s->mutex);
 }
 

@@ -39,6 +39,10 @@ void queue_server_unacknowledged(struct queue_server *s, uint64_t messages);
 /* The last messages of a stream are gone, as after a power loss. */
 void queue_server_forget(struct queue_server *s, enum gd__queue_kind stream, uint64_t last_sequence);
 
+/* Replicas that answer LAST and READ do not have the messages after this sequence. Only the leader has them. UINT64_MAX:
+ * they have all, as at the beginning. */
+void queue_server_replicas_have(struct queue_server *s, enum gd__queue_kind stream, uint64_t last_sequence);
+
 /* The following are for a time without requests. What they return stays valid until the next publication. */
 size_t queue_server_count(struct queue_server *s, enum gd__queue_kind stream); /* messages */
 size_t queue_server_requests(struct queue_server *s, enum gd__queue_ask ask);  /* that were done, since the beginning */

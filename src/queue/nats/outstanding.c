@@ -17,8 +17,11 @@ void gd__outstanding_destroy(struct gd__outstanding *o)
         next = r->next;
         gd__free(r);
     }
-    for (size_t i = 0; i < o->n_slots; i++)
+    for (size_t i = 0; i < o->n_slots; i++) {
+        if (o->slots[i])
+            gd__js_free(&o->slots[i]->x);
         gd__free(o->slots[i]);
+    }
     gd__free(o->slots);
     gd__free(o->free_slots);
     gd__heap_destroy(&o->deadlines);
@@ -121,6 +124,7 @@ void gd__outstanding_remove(struct gd__outstanding *o, struct gd__outstanding_re
 
 void gd__outstanding_release(struct gd__outstanding *o, struct gd__outstanding_request *r)
 {
+    gd__js_free(&r->x);
     o->free_slots[--o->count] = r->index;
     r->next = o->unused;
     o->unused = r;

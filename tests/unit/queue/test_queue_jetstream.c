@@ -102,6 +102,10 @@ TEST(requests_become_messages)
     sends("$JS.API.DIRECT.GET.gd_q_r", "{\"seq\":12,\"batch\":100,\"next_by_subj\":\">\"}");
     BEGIN(.ask = GD__ASK_READ, .stream = GD__QUEUE_STATE, .most = 1, .most_bytes = 5, .subject = "gd.q.s.node.*");
     sends("$JS.API.DIRECT.GET.gd_q_s", "{\"seq\":1,\"batch\":1,\"max_bytes\":5,\"next_by_subj\":\"gd.q.s.node.*\"}");
+    BEGIN(.ask = GD__ASK_LAST, .subject = "gd.q.s.push", .by_leader = true);
+    sends("$JS.API.STREAM.MSG.GET.gd_q_s", "{\"last_by_subj\":\"gd.q.s.push\"}");
+    BEGIN(.ask = GD__ASK_READ, .stream = GD__QUEUE_TASK, .from = 12, .most = 1, .by_leader = true);
+    sends("$JS.API.STREAM.MSG.GET.gd_q_t", "{\"seq\":12,\"next_by_subj\":\">\"}");
     BEGIN(.ask = GD__ASK_PULL, .priority = 3, .most = 7);
     sends("$JS.API.CONSUMER.MSG.NEXT.gd_q_t.priority_3", "{\"batch\":7,\"no_wait\":true}");
     BEGIN(.ask = GD__ASK_PULL, .most = 7, .most_bytes = 9, .wait_ms = 250);
@@ -363,6 +367,75 @@ TEST(the_last_message_of_a_subject)
     ends_with(take_headers("Nats-Subject: gd.q.r.other\nNats-Sequence: 4\n", "data"), GD__ANSWER_FAILED);
     BEGIN(.ask = GD__ASK_LAST, .subject = "gd.q.r.k"); /* a stored message may have a header Status */
     ends_with(take_headers("Status: 404\nNats-Subject: gd.q.r.k\nNats-Sequence: 4\n", ""), GD__ANSWER_OK);
+}
+
+#define LEADERS(subject, sequence, more)                                               \
+    "{\"type\":\"x\",\"message\":{\"subject\":\"" subject "\",\"seq\":" #sequence more \
+    ",\"time\":\"1970-01-01T00:00:02Z\"}}"
+
+static void read_last(const char *json, enum gd__queue_answer_kind kind)
+{
+    gd__js_free(&x);
+    BEGIN(.ask = GD__ASK_LAST, .subject = "gd.q.s.push", .by_leader = true);
+    ends_with(take(json), kind);
+}
+
+/* What base64 stands for: the data of the last message. NULL: it is refused. */
+static void decodes(const char *base64, const char *data)
+{
+    char json[256];
+    snprintf(json, sizeof json, LEADERS("gd.q.s.push", 3, ",\"data\":\"%s\""), base64);
+    read_last(json, data ? GD__ANSWER_OK : GD__ANSWER_FAILED);
+    if (data) {
+        CHECK_EQ(a.size, strlen(data));
+        CHECK_MEM(a.size ? a.data : "", data, a.size);
+    }
+}
+
+TEST(the_leader_sends_a_message_as_json)
+{
+    read_last(LEADERS("gd.q.s.push", 3, ",\"hdrs\":\"TkFUUw==\",\"data\":\"aGVsbG8/Pj7//g==\""), GD__ANSWER_OK);
+    CHECK_EQ(a.sequence, 3);
+    CHECK_EQ(a.time_us, 2000000);
+    CHECK_STR(a.subject, "gd.q.s.push");
+    CHECK_EQ(a.size, 10);
+    CHECK_MEM(a.data, "hello?>>\xff\xfe", 10);
+    read_last(LEADERS("gd.q.s.push", 3, ""), GD__ANSWER_OK); /* without data */
+    CHECK_EQ(a.size, 0);
+    read_last("{\"error\":" ERROR(404, 10037, "no message found") "}", GD__ANSWER_NONE);
+    read_last(LEADERS("gd.q.s.other", 3, ""), GD__ANSWER_FAILED);
+    read_last(LEADERS("gd.q.s.push", -3, ""), GD__ANSWER_FAILED);
+    read_last(LEADERS("gd.q.s.push", 3, ",\"data\":7"), GD__ANSWER_FAILED);
+    read_last("{\"message\":{}}", GD__ANSWER_FAILED);
+    read_last("{}", GD__ANSWER_FAILED);
+    decodes("", "");
+    decodes("YQ==", "a");
+    decodes("YWI=", "ab");
+    decodes("YWJj", "abc");
+    decodes("YWJjZA==", "abcd");
+    decodes("YWJ", NULL);
+    decodes("Y===", NULL);
+    decodes("YW=j", NULL);
+    decodes("YW J", NULL);
+    gd__js_free(&x);
+}
+
+TEST(the_leader_is_asked_for_the_next_message)
+{
+    static const char json[] = LEADERS("gd.q.t.0.k", 7, ",\"data\":\"YWJj\"");
+    BEGIN(.ask = GD__ASK_READ, .stream = GD__QUEUE_TASK, .from = 5, .most = 1, .by_leader = true);
+    CHECK_EQ(take(json), GD__JS_ITEM);
+    CHECK_EQ(a.kind, GD__ANSWER_ITEM);
+    CHECK_EQ(a.sequence, 7);
+    CHECK_STR(a.subject, "gd.q.t.0.k");
+    CHECK_MEM(a.data, "abc", 3);
+    ends_with(take(json), GD__ANSWER_OK);
+    gd__js_free(&x);
+    BEGIN(.ask = GD__ASK_READ, .stream = GD__QUEUE_TASK, .from = 5, .most = 1, .by_leader = true);
+    ends_with(take("{\"error\":" ERROR(404, 10037, "no message found") "}"), GD__ANSWER_OK);
+    BEGIN(.ask = GD__ASK_READ, .stream = GD__QUEUE_TASK, .from = 8, .most = 1, .by_leader = true);
+    ends_with(take(json), GD__ANSWER_FAILED); /* before the first sequence */
+    gd__js_free(&x);
 }
 
 static enum gd__js_step take_stored(unsigned sequence, unsigned before, unsigned pending)

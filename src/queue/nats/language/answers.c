@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/text/buffer.h"
 #include "base/text/printable.h"
 #include "queue/nats/language/jetstream.h"
@@ -129,8 +130,9 @@ static enum gd__queue_answer_kind kind_of_error(const struct gd__js_exchange *x,
                                                                                  : GD__ANSWER_LATER;
     case STREAM_NOT_FOUND:
     case CONSUMER_NOT_FOUND:
-    case NO_MESSAGE:
         return GD__ANSWER_NONE;
+    case NO_MESSAGE:
+        return x->asked.ask == GD__ASK_READ ? GD__ANSWER_OK : GD__ANSWER_NONE;
     case MESSAGE_TOO_LARGE:
         return GD__ANSWER_TOO_LARGE;
     case CLUSTER_NOT_AVAILABLE:
@@ -188,10 +190,16 @@ static enum gd__js_step take_status(struct gd__js_exchange *x, const struct gd__
 
 /* ---- answers in JSON ---- */
 
-enum { ERROR, SEQ, STATE, CONFIG, CONSUMERS, TOTAL, PENDING, ACK_PENDING, WAITING, TIME, MEMBERS };
+enum { ERROR, SEQ, STATE, CONFIG, CONSUMERS, TOTAL, PENDING, ACK_PENDING, WAITING, TIME, MESSAGE, MEMBERS };
 static const char *const member_names[MEMBERS] = {
-    "error", "seq", "state", "config", "consumers", "total", "num_pending", "num_ack_pending", "num_waiting", "ts",
+    "error",           "seq",         "state", "config",  "consumers", "total", "num_pending",
+    "num_ack_pending", "num_waiting", "ts",    "message",
 };
+
+static uint64_t json_time(const struct gd__json *value)
+{
+    return value->kind == GD__JSON_STRING ? gd__js_time_us(value->at + 1, value->size - 2) : 0; /* without the quotes */
+}
 
 static enum gd__js_step take_stream(struct gd__js_exchange *x, const struct gd__json *m, struct gd__queue_answer *out)
 {
@@ -206,8 +214,7 @@ static enum gd__js_step take_stream(struct gd__js_exchange *x, const struct gd__
         !number_or_zero(&s[4], &out->stream.subjects) || !number_at(&m[CONFIG], "num_replicas", &replicas))
         return senseless(x, out);
     out->stream.replicas = replicas > UINT32_MAX ? UINT32_MAX : (uint32_t)replicas;
-    if (m[TIME].kind == GD__JSON_STRING)
-        out->time_us = gd__js_time_us(m[TIME].at + 1, m[TIME].size - 2); /* without the quotes */
+    out->time_us = json_time(&m[TIME]);
     return GD__JS_END;
 }
 
@@ -314,12 +321,78 @@ static enum gd__js_step take_subjects(struct gd__js_exchange *x, const struct gd
     return next_subject(x, out);
 }
 
+/* ---- a message of the leader ---- */
+
+static int base64_digit(char c)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* Decodes base64 into `to`, which has room for size / 4 * 3 bytes. Returns false if the text is anything else. */
+static bool read_base64(unsigned char *to, size_t *n, const char *text, size_t size)
+{
+    size_t digits = size;
+    uint32_t bits = 0;
+    *n = 0;
+    while (digits > 0 && size - digits < 2 && text[digits - 1] == '=')
+        digits--;
+    for (size_t i = 0; i < digits; i++) {
+        const int digit = base64_digit(text[i]);
+        if (digit < 0)
+            return false;
+        bits = bits << 6 | (uint32_t)digit;
+        if (i % 4 > 0)
+            to[(*n)++] = (unsigned char)(bits >> (6 - 2 * (i % 4)));
+    }
+    return size % 4 == 0;
+}
+
+/* Decodes the data of a message into x. A message without data has no such member. */
+static enum gd__js_step take_data(struct gd__js_exchange *x, const struct gd__json *data, enum gd__js_step step,
+                                  struct gd__queue_answer *out)
+{
+    gd__js_free(x);
+    if (data->kind == GD__JSON_NONE)
+        return step;
+    if (data->kind != GD__JSON_STRING)
+        return senseless(x, out);
+    x->stored = gd__calloc(1, data->size);
+    if (!x->stored)
+        return ends(x, GD__ANSWER_LATER, "no memory for a message", out);
+    out->data = x->stored;
+    return read_base64(x->stored, &out->size, data->at + 1, data->size - 2) ? step : senseless(x, out);
+}
+
+/* {"message":{"subject":"gd.q.s.push","seq":3,"hdrs":"...","data":"aGVsbG8=","time":"2026-11-16T19:03:07.1Z"}} */
+static enum gd__js_step take_message(struct gd__js_exchange *x, const struct gd__json *message,
+                                     struct gd__queue_answer *out)
+{
+    static const char *const names[] = { "subject", "seq", "data", "time" };
+    const bool is_item = x->asked.ask == GD__ASK_READ;
+    struct gd__json m[4];
+    gd__js_end(x, is_item ? GD__ANSWER_ITEM : GD__ANSWER_OK, "", out);
+    if (message->kind != GD__JSON_OBJECT || gd__json_scan_object(message->at, message->size, names, m, 4) < 0 ||
+        m[0].kind != GD__JSON_STRING || m[0].size >= sizeof x->item || m[1].kind != GD__JSON_NUMBER ||
+        !gd__json_uint(&m[1], &out->sequence))
+        return senseless(x, out);
+    x->item[gd__json_decode(&m[0], x->item)] = '\0';
+    if (is_item ? out->sequence < x->asked.from : strcmp(x->item, x->subject) != 0)
+        return senseless(x, out);
+    out->subject = x->item;
+    out->time_us = json_time(&m[3]);
+    const enum gd__js_step step = take_data(x, &m[2], is_item ? GD__JS_ITEM : GD__JS_END, out);
+    x->is_reading = step == GD__JS_ITEM;
+    return step;
+}
+
 static enum gd__js_step take_json(struct gd__js_exchange *x, const struct gd__js_incoming *in,
                                   struct gd__queue_answer *out)
 {
     struct gd__json m[MEMBERS];
     if (x->is_reading)
-        return next_subject(x, out);
+        return x->asked.ask == GD__ASK_READ ? ends(x, GD__ANSWER_OK, "", out) : next_subject(x, out);
     if (gd__json_scan_object(in->size ? in->data : "", in->size, member_names, m, MEMBERS) < 0)
         return senseless(x, out);
     if (m[ERROR].kind != GD__JSON_NONE)
@@ -338,6 +411,9 @@ static enum gd__js_step take_json(struct gd__js_exchange *x, const struct gd__js
         return take_subjects(x, m, out);
     case GD__ASK_PUBLISH:
         return take_published(x, m, out);
+    case GD__ASK_LAST:
+    case GD__ASK_READ:
+        return take_message(x, &m[MESSAGE], out);
     default:
         return ends(x, GD__ANSWER_OK, "", out);
     }
@@ -477,7 +553,7 @@ enum gd__js_step gd__js_take(struct gd__js_exchange *x, const struct gd__js_inco
         return take_pulled(x, in, out);
     if (!in->to_request)
         return GD__JS_IGNORE;
-    if (x->asked.ask == GD__ASK_LAST || x->asked.ask == GD__ASK_READ)
+    if ((x->asked.ask == GD__ASK_LAST || x->asked.ask == GD__ASK_READ) && !x->asked.by_leader)
         return take_direct(x, in, out);
     const unsigned status = x->is_reading ? 0 : status_of(in);
     return status ? take_status(x, in, status, out) : take_json(x, in, out);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -37,6 +38,7 @@ int gd__js_begin(struct gd__js_exchange *x, const char *name, const struct gd__q
     x->pages = x->priorities = 0;
     x->last_sequence = x->offset = x->page_total = x->page_entries = 0;
     x->at = 0;
+    x->stored = NULL;
     x->text[0] = x->item[0] = x->subject[0] = '\0';
     if (!request->subject)
         return request->ask == GD__ASK_PUBLISH || request->ask == GD__ASK_LAST
@@ -47,6 +49,12 @@ int gd__js_begin(struct gd__js_exchange *x, const char *name, const struct gd__q
     memcpy(x->subject, request->subject, strlen(request->subject) + 1);
     x->asked.subject = x->subject;
     return 0;
+}
+
+void gd__js_free(struct gd__js_exchange *x)
+{
+    gd__free(x->stored);
+    x->stored = NULL;
 }
 
 /* The stream of a subject "gd.NAME.t....". */
@@ -139,6 +147,17 @@ static void read_batch(struct gd__js_message *m, const struct gd__js_exchange *x
              x->asked.from ? x->asked.from : 1, x->asked.most, bytes, x->asked.subject ? x->asked.subject : ">");
 }
 
+/* Only the leader of a stream answers this. */
+static void get_message(struct gd__js_message *m, const struct gd__js_exchange *x, const char *stream)
+{
+    put_subject(m, "$JS.API.STREAM.MSG.GET.%s", stream);
+    if (x->asked.ask == GD__ASK_LAST)
+        put_body(m, "{\"last_by_subj\":\"%s\"}", x->subject);
+    else
+        put_body(m, "{\"seq\":%" PRIu64 ",\"next_by_subj\":\"%s\"}", x->asked.from ? x->asked.from : 1,
+                 x->asked.subject ? x->asked.subject : ">");
+}
+
 static void pull(struct gd__js_message *m, const struct gd__js_exchange *x, const char *stream, const char *consumer)
 {
     char bytes[40] = "", wait[96] = ",\"no_wait\":true";
@@ -203,10 +222,13 @@ void gd__js_message(const struct gd__js_exchange *x, struct gd__js_message *m)
     case GD__ASK_PUBLISH:
         break;
     case GD__ASK_LAST:
-        put_subject(m, "$JS.API.DIRECT.GET.%s.%s", stream, x->subject);
+        if (x->asked.by_leader)
+            get_message(m, x, stream);
+        else
+            put_subject(m, "$JS.API.DIRECT.GET.%s.%s", stream, x->subject);
         break;
     case GD__ASK_READ:
-        read_batch(m, x, stream);
+        x->asked.by_leader ? get_message(m, x, stream) : read_batch(m, x, stream);
         break;
     case GD__ASK_PULL:
         pull(m, x, stream, consumer);

@@ -11,6 +11,7 @@
  *   PUBLISH          the subject itself                           JSON
  *   LAST             $JS.API.DIRECT.GET.STREAM.SUBJECT            the message, with headers
  *   READ             $JS.API.DIRECT.GET.STREAM                    messages with headers, then status 204
+ *   both, by_leader  $JS.API.STREAM.MSG.GET.STREAM                JSON with the message in it
  *   PULL             $JS.API.CONSUMER.MSG.NEXT.STREAM.NAME        messages with their own subject and a reply subject
  *                                                                 $JS.ACK..., then a status, unless all have come
  *
@@ -50,7 +51,8 @@ struct gd__js_exchange {
     struct gd__json subjects; /* SUBJECTS: the list */
     uint64_t page_total, page_entries;
     char text[GD__JS_TEXT_ROOM];       /* of the last answer */
-    char item[GD__QUEUE_SUBJECT_ROOM]; /* SUBJECTS: the subject of the last item */
+    char item[GD__QUEUE_SUBJECT_ROOM]; /* SUBJECTS, by_leader: the subject of the last item */
+    void *stored;                      /* by_leader: the data of the message */
 };
 
 /* A message to the server. */
@@ -78,6 +80,8 @@ struct gd__js_incoming {
 /* Begins an exchange. name must stay valid. Returns 0, or GD_E_INVALID if the subject is too long or has characters that
  * do not belong in a subject. */
 int gd__js_begin(struct gd__js_exchange *x, const char *name, const struct gd__queue_request *request);
+/* Releases what the answers have allocated. */
+void gd__js_free(struct gd__js_exchange *x);
 
 /* Writes the message that is to be sent now. */
 void gd__js_message(const struct gd__js_exchange *x, struct gd__js_message *out);
