@@ -55,6 +55,18 @@ int gd__push_make_streams(struct gd_queue_push *p)
     return rc;
 }
 
+/* The leader tells which messages there are: a replica that answers may be behind, and a task that this push does not know
+ * would be added twice. */
+int gd__push_read_all(struct gd_queue_push *p, enum gd__queue_kind kind, gd__call_item_fn *each, void *user)
+{
+    struct gd__queue_answer a;
+    const int rc =
+        gd__call(p->caller, &(struct gd__queue_request){ .ask = GD__ASK_STREAM, .stream = kind }, NULL, NULL, &a);
+    return rc < 0 || a.kind != GD__ANSWER_OK
+               ? rc
+               : gd__call_read_all(p->caller, kind, 1, a.stream.last_sequence, each, user);
+}
+
 /* --- known tasks --- */
 
 struct learning {
@@ -99,7 +111,7 @@ int gd__push_learn_tasks(struct gd_queue_push *p)
     int rc = gd__call(p->caller, &(struct gd__queue_request){ .ask = GD__ASK_SUBJECTS, .stream = GD__QUEUE_TASK },
                       learn_subject, &l, NULL);
     if (rc == 0 && l.has_bundles)
-        rc = gd__call_read(p->caller, GD__QUEUE_TASK, NULL, 1, learn_bundle, &l);
+        rc = gd__push_read_all(p, GD__QUEUE_TASK, learn_bundle, &l);
     return rc;
 }
 
@@ -134,7 +146,7 @@ int gd__push_learn_durations(struct gd_queue_push *p)
     if (rc < 0 || a.kind != GD__ANSWER_OK || a.stream.messages == 0)
         return rc;
     const uint64_t last = a.stream.last_sequence;
-    rc = gd__call_read(p->caller, GD__QUEUE_RECORD, NULL,
+    rc = gd__call_read(p->caller, GD__QUEUE_RECORD, NULL, /* the newest ones may be missing */
                        last >= GD__BUNDLE_RECORDS ? last - GD__BUNDLE_RECORDS + 1 : 1, learn_record, &l);
     p->bundling = gd__bundling_auto(l.tasks, l.run_us);
     gd__bundling_limit(&p->bundling, gd__queue_bundle_most(p->server.max_payload, GD__BUNDLE_RECORD_BYTES));

@@ -134,7 +134,8 @@ static int publish(struct gd__push_lock *l, struct gd__caller *c, uint64_t last,
 
 static int look(struct gd__push_lock *l, struct gd__caller *c, struct gd__queue_answer *a)
 {
-    return gd__call(c, &(struct gd__queue_request){ .ask = GD__ASK_LAST, .subject = l->subject }, NULL, NULL, a);
+    const struct gd__queue_request q = { .ask = GD__ASK_LAST, .subject = l->subject, .by_leader = true };
+    return gd__call(c, &q, NULL, NULL, a);
 }
 
 static bool is_ours(const struct gd__push_lock *l, const struct gd__queue_answer *a)

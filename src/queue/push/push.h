@@ -76,6 +76,8 @@ int gd__push_learn_server(struct gd_queue_push *p);
 int gd__push_make_streams(struct gd_queue_push *p);
 int gd__push_learn_tasks(struct gd_queue_push *p);     /* after the lock was taken */
 int gd__push_learn_durations(struct gd_queue_push *p); /* sets p->bundling */
+/* Reads all messages of a stream. */
+int gd__push_read_all(struct gd_queue_push *p, enum gd__queue_kind kind, gd__call_item_fn *each, void *user);
 
 /* send.c. */
 int gd__push_lane_add(struct gd__push_lane *l,

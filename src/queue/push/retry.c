@@ -107,9 +107,9 @@ int gd_queue_push_retry_failed(struct gd_queue_push *p)
         return gd__error(GD_E_INVALID, "gd_queue_push_retry_failed: the push is NULL");
     struct retrying r = { .p = p };
     if (p->rc == 0)
-        p->rc = gd__call_read(p->caller, GD__QUEUE_RECORD, NULL, 1, learn_record, &r);
+        p->rc = gd__push_read_all(p, GD__QUEUE_RECORD, learn_record, &r);
     if (p->rc == 0 && r.ends.used > 0)
-        p->rc = gd__call_read(p->caller, GD__QUEUE_TASK, NULL, 1, take_message, &r);
+        p->rc = gd__push_read_all(p, GD__QUEUE_TASK, take_message, &r);
     if (p->rc == 0)
         p->rc = send_failed(&r);
     gd__known_free(&r.ends);

@@ -283,6 +283,21 @@ TEST(bundles_are_known_by_their_contents)
     queue_server_free(server);
 }
 
+/* The replica that answers has the first bundle only. */
+TEST(bundles_that_a_replica_does_not_have_yet_are_known)
+{
+    new_server();
+    struct gd_queue_push *p = open_with((struct gd_queue_push_options){ .bundle = 10 });
+    add_many(p, 0, 30);
+    CHECK_COUNTS(finish(p), 30, 0, 3);
+    queue_server_replicas_have(server, GD__QUEUE_TASK, 1);
+    p = open_with((struct gd_queue_push_options){ .bundle = 7 });
+    add_many(p, 0, 30);
+    CHECK_COUNTS(finish(p), 0, 30, 0);
+    check_tasks(30);
+    queue_server_free(server);
+}
+
 TEST(a_message_is_not_larger_than_the_server_accepts)
 {
     char text[30000];
@@ -448,6 +463,21 @@ TEST(failed_tasks_are_added_again_alone)
     CHECK_EQ(c.again, 2);
     CHECK(has_task("task0", 1, 0) && has_task("task2", 1, 0));
     CHECK_COUNTS(retry(), 0, 0, 0); /* they have not ended yet */
+    queue_server_free(server);
+}
+
+TEST(failures_that_a_replica_does_not_have_yet_are_found)
+{
+    new_server();
+    struct gd_queue_push *p = begin();
+    add_many(p, 0, 3);
+    (void)finish(p);
+    put_end("task0", 0, GD__QUEUE_FAILED, 1);
+    put_end("task2", 0, GD__QUEUE_FAILED, 1);
+    queue_server_replicas_have(server, GD__QUEUE_RECORD, 1);
+    queue_server_replicas_have(server, GD__QUEUE_TASK, 1);
+    CHECK_COUNTS(retry(), 2, 0, 2);
+    CHECK(has_task("task0", 1, 0) && has_task("task2", 1, 0));
     queue_server_free(server);
 }
 
@@ -789,6 +819,29 @@ TEST(a_push_whose_lock_was_taken_repeats_nothing)
     CHECK_EQ(gd_queue_push_finish(&p, NULL), GD_E_BUSY);
     CHECK_CONTAINS(gd_error_text(), "another push has begun");
     CHECK_EQ(queue_server_count(server, GD__QUEUE_TASK), 0);
+    queue_server_free(server);
+}
+
+/* The answer to the lock is lost, and replicas do not have it. */
+static enum queue_fate lose_answer(void *user, const struct gd__queue_request *r)
+{
+    bool *lost = user;
+    if (r->ask != GD__ASK_PUBLISH || *lost)
+        return QUEUE_ANSWERED;
+    *lost = true;
+    return QUEUE_ANSWER_LOST;
+}
+
+TEST(the_lock_is_read_from_the_leader)
+{
+    bool lost = false;
+    new_server();
+    queue_server_replicas_have(server, GD__QUEUE_STATE, 0);
+    queue_server_fate(server, lose_answer, &lost);
+    struct gd_queue_push *p = begin();
+    add_many(p, 0, 3);
+    CHECK_COUNTS(finish(p), 3, 0, 3);
+    CHECK(lost);
     queue_server_free(server);
 }
 
