@@ -83,7 +83,8 @@ static void ask_push(struct gd__node *n)
     char subject[GD__QUEUE_SUBJECT_ROOM];
     struct gd__queue_request q = { .ask = GD__ASK_LAST,
                                    .stream = GD__QUEUE_STATE,
-                                   .subject = gd__queue_state_text(subject, n->name, "push") };
+                                   .subject = gd__queue_state_text(subject, n->name, "push"),
+                                   .by_leader = true };
     gd__node_check_ask(n, &q, GD__CHECK_PUSH);
 }
 

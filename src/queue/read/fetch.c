@@ -112,11 +112,13 @@ static size_t run_length(const struct gd__read_fetch *f, const struct gd__read_m
     return n;
 }
 
-/* Reads the wanted messages from `first` to `last`. A server may send fewer messages than it was asked for. */
+/* Reads the wanted messages from `first` to `last`. A server may send fewer messages than it was asked for. If it sends
+ * none, the replica that has answered may be behind: the leader knows whether they are gone. */
 static int read_run(struct reading *g, struct gd__caller *c, size_t first, size_t last)
 {
     const uint64_t end = sequence_of(g, last);
     uint64_t from = sequence_of(g, first);
+    bool by_leader = false;
     g->next = first;
     while (from <= end) {
         const uint64_t many = end - from + 1;
@@ -126,14 +128,17 @@ static int read_run(struct reading *g, struct gd__caller *c, size_t first, size_
                                                    .from = from,
                                                    .most = many < GD__CALL_READ_MESSAGES ? (uint32_t)many
                                                                                          : GD__CALL_READ_MESSAGES,
-                                                   .most_bytes = GD__CALL_READ_BYTES };
+                                                   .most_bytes = GD__CALL_READ_BYTES,
+                                                   .by_leader = by_leader };
         g->passed = 0;
         const int rc = gd__call(c, &request, take, g, &answer);
         if (rc < 0)
             return rc;
-        if (g->passed < from || g->passed >= end)
-            return 0; /* nothing came, or all */
-        from = g->passed + 1;
+        const bool none = g->passed < from;
+        if (none && by_leader)
+            return 0;
+        from = none ? from : g->passed + 1;
+        by_leader = none;
     }
     return 0;
 }

@@ -131,10 +131,10 @@ int gd__reader_update(struct gd_queue_reader *r)
         rc = begin_anew(r);
         anew = true;
     }
-    if (rc == 0 && tasks > x->tasks_at.last)
-        rc = gd__call_read(r->caller, GD__QUEUE_TASK, NULL, x->tasks_at.last + 1, add_tasks, r);
-    if (rc == 0 && r->records_until > x->records_at.last)
-        rc = gd__call_read(r->caller, GD__QUEUE_RECORD, NULL, x->records_at.last + 1, add_records, r);
+    if (rc == 0)
+        rc = gd__call_read_all(r->caller, GD__QUEUE_TASK, x->tasks_at.last + 1, tasks, add_tasks, r);
+    if (rc == 0)
+        rc = gd__call_read_all(r->caller, GD__QUEUE_RECORD, x->records_at.last + 1, r->records_until, add_records, r);
     return rc < 0 ? rc : anew;
 }
 
@@ -145,7 +145,8 @@ int gd__reader_state(struct gd_queue_reader *r, const char *state, struct gd__qu
     char subject[GD__QUEUE_SUBJECT_ROOM];
     const struct gd__queue_request q = { .ask = GD__ASK_LAST,
                                          .stream = GD__QUEUE_STATE,
-                                         .subject = gd__queue_state_text(subject, r->index.name, state) };
+                                         .subject = gd__queue_state_text(subject, r->index.name, state),
+                                         .by_leader = true };
     return gd__call(r->caller, &q, NULL, NULL, last);
 }
 
