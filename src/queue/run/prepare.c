@@ -225,7 +225,8 @@ static int create_missing(struct gd__queue_run *r)
                                              .stream = GD__QUEUE_TASK,
                                              .subject = gd__queue_priority_filter(filter, r->address.name, p),
                                              .from = 1,
-                                             .most = 1 };
+                                             .most = 1,
+                                             .by_leader = true };
         int rc = ask(r, &q, "read its tasks");
         if (rc > 0 && r->call.items > 0)
             rc = create_consumer(r, p);
@@ -277,12 +278,15 @@ static int another_command(const struct gd__queue_run *r)
                      r->address.name, theirs);
 }
 
-/* The first node stores its command. If two nodes begin at the same time, the server takes the first one. */
+/* The first node stores its command. If two nodes begin at the same time, the server takes the first one. The leader is
+ * asked: a replica may not have the command yet. */
 static int compare_command(struct gd__queue_run *r)
 {
     char subject[GD__QUEUE_SUBJECT_ROOM];
     gd__queue_state_text(subject, r->address.name, "command");
-    const struct gd__queue_request look = { .ask = GD__ASK_LAST, .stream = GD__QUEUE_STATE, .subject = subject };
+    const struct gd__queue_request look = {
+        .ask = GD__ASK_LAST, .stream = GD__QUEUE_STATE, .subject = subject, .by_leader = true
+    };
     const struct gd__queue_request store = { .ask = GD__ASK_PUBLISH,
                                              .stream = GD__QUEUE_STATE,
                                              .subject = subject,
@@ -300,8 +304,10 @@ static int compare_command(struct gd__queue_run *r)
     if (answer < 0)
         return answer;
     const struct gd__queue_answer *a = &r->call.answer;
-    if (answer == GD__ANSWER_OK && a->size == store.size && r->call.data &&
-        memcmp(r->call.data, r->queue->command, store.size) == 0)
+    if (answer != GD__ANSWER_OK)
+        return gd__error(GD_E_SOURCE, "the command of the queue \"%s\" was removed meanwhile: begin again",
+                         r->address.name);
+    if (a->size == store.size && r->call.data && memcmp(r->call.data, r->queue->command, store.size) == 0)
         return 0;
     if (!r->queue->force)
         return another_command(r);
@@ -312,7 +318,9 @@ static int compare_command(struct gd__queue_run *r)
 /* Messages are never removed from a queue, so its first task tells it from every other queue with this name. */
 static int identify(struct gd__queue_run *r)
 {
-    const struct gd__queue_request q = { .ask = GD__ASK_READ, .stream = GD__QUEUE_TASK, .from = 1, .most = 1 };
+    const struct gd__queue_request q = {
+        .ask = GD__ASK_READ, .stream = GD__QUEUE_TASK, .from = 1, .most = 1, .by_leader = true
+    };
     const int answer = ask(r, &q, "read its tasks");
     if (answer < 0)
         return answer;

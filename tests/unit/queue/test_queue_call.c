@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Blocking requests: answers, items, repetitions, windows of publications, stops, several threads on one link.
+ * Blocking requests: answers, items, repetitions, windows of publications, stops, several threads on one link; and the
+ * first requests of a node.
  */
 #include "queue/call.h"
 
@@ -8,6 +9,8 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
+#include "queue/run/queue_run.h"
+#include "support/directory.h"
 #include "support/queue_server.h"
 #include "support/test.h"
 
@@ -459,6 +462,67 @@ TEST(there_is_a_limit_of_callers)
     gd__caller_close(&more[0]);
     gd__caller_close(NULL);
     end();
+}
+
+/* --- the first requests of a node --- */
+
+static int connect_node(struct gd__queue_link **out, const struct gd_queue_options *queue,
+                        const struct gd__queue_listener *listener, const struct gd__queue_patience *patience)
+{
+    (void)queue;
+    (void)patience;
+    return queue_server_link(server, listener, out);
+}
+
+/* Another node stores its command after this one has seen that there is none. There are no tasks for this node. */
+struct other_node {
+    const char *command;
+    bool stored;
+};
+
+static enum queue_fate store_first(void *user, const struct gd__queue_request *r)
+{
+    struct other_node *other = user;
+    if (r->ask == GD__ASK_PUBLISH && strcmp(r->subject, "gd.q.s.command") == 0 && !other->stored) {
+        queue_server_put(server, r->subject, other->command, strlen(other->command));
+        other->stored = true;
+    }
+    return r->ask == GD__ASK_PULL ? QUEUE_LATER : QUEUE_ANSWERED;
+}
+
+/* Replicas do not have the command of the other node. */
+static int open_node(const char *command_of_other)
+{
+    static const enum gd__queue_kind kinds[] = { GD__QUEUE_TASK, GD__QUEUE_RECORD, GD__QUEUE_STATE };
+    struct other_node other = { .command = command_of_other };
+    struct gd_queue_options q = GD_QUEUE_OPTIONS_INIT;
+    const struct gd__queue_run_spec spec = {
+        .queue = &q, .connect = connect_node, .workers = 1, .slots = 1, .crash_limit = 3, .http = ""
+    };
+    struct gd__queue_run *node = NULL;
+    q.url = "nats://host/q";
+    q.spool = "spool";
+    q.command = "./a {}";
+    begin();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        CHECK_EQ(gd__call(caller, &(struct gd__queue_request){ .ask = GD__ASK_CREATE_STREAM, .stream = kinds[i] }, NULL,
+                          NULL, NULL),
+                 0);
+    queue_server_replicas_have(server, GD__QUEUE_STATE, 0);
+    queue_server_fate(server, store_first, &other);
+    const int rc = gd__queue_run_open(&node, &spec);
+    CHECK(other.stored);
+    gd__queue_run_close(&node);
+    end();
+    return rc;
+}
+
+TEST(two_nodes_with_one_command_begin_at_the_same_time)
+{
+    directory_enter();
+    CHECK_EQ(open_node("./a {}"), 0);
+    CHECK_EQ(open_node("./b {}"), GD_E_MISMATCH);
+    CHECK_CONTAINS(gd_error_text(), "run another command: ./b {}.");
 }
 
 TEST_MAIN()
