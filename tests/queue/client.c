@@ -150,6 +150,20 @@ void client_next(struct client *c)
     }
 }
 
+bool client_next_unless(struct client *c, int fd)
+{
+    while (!strstr(c->buffer, "MSG ")) {
+        struct pollfd p[2] = { { c->fd, POLLIN, 0 }, { fd, POLLIN, 0 } };
+        CHECK(poll(p, 2, -1) > 0 || errno == EINTR);
+        if (p[0].revents)
+            receive(c);
+        else if (p[1].revents)
+            return false;
+    }
+    client_next(c);
+    return true;
+}
+
 /* Drops answers to earlier requests. */
 static void await_answer(struct client *c, const char *inbox)
 {

@@ -52,6 +52,8 @@ bool client_pull(struct client *c, const char *stream, const char *consumer);
  * no stream accepts it. It cannot send requests any more. */
 void client_subscribe(struct client *c, const char *subject);
 void client_next(struct client *c);
+/* The same, but returns false if this descriptor can be read first: for example the pidfd of a node. */
+bool client_next_unless(struct client *c, int fd);
 
 /* Calls fn for each message of a stream, in order of its sequence. */
 void client_each(struct client *c, const char *stream,

@@ -81,26 +81,41 @@ TEST_WITHIN(120, two_pushes_at_once)
     check_tasks(&s, 4500, 4500);
 }
 
-/* The node must not leave: more tasks may come. */
+/* Each task has a record, and the node has asked twice whether the queue is done. So it did not leave after the first
+ * answer: more tasks may come. It leaves when the push has ended. */
 TEST_WITHIN(120, node_stays_while_a_push_is_open)
 {
     struct server s;
+    struct client tasks, records, questions;
     begin(&s);
+    client_open(&tasks, s.port);
+    client_subscribe(&tasks, "gd.q.t.>");
+    client_open(&records, s.port);
+    client_subscribe(&records, "gd.q.r.>");
+    client_open(&questions, s.port);
     CHECK_EQ(mkfifo("slow", 0644), 0);
     struct node p = command_start("push --queue \"$URL\" :::: slow");
     FILE *slow = fopen("slow", "we");
     CHECK(slow != NULL);
     fputs("quick0\n", slow);
     fflush(slow);
-    struct node n = node_start("--gpus sim:1 --idle-exit never");
+    client_next(&tasks);
+    struct node n = node_start("--gpus sim:1");
+    CHECK(client_next_unless(&records, n.ended));
+    client_subscribe(&questions, "$JS.API.STREAM.INFO.gd_q_t"); /* the last question of a check */
+    for (unsigned i = 0; i < 2; i++) {
+        if (!client_next_unless(&questions, n.ended))
+            FAIL("the node has left: %.500s", node_errors(&n));
+    }
     for (unsigned i = 1; i < 500; i++)
         fprintf(slow, "quick%u\n", i);
     fclose(slow);
     CHECK_EQ(node_wait(&p), 0);
-    await_log_lines("end quick", 500);
-    node_signal(&n, SIGTERM);
-    CHECK_EQ(node_wait(&n), 143);
+    CHECK_EQ(node_wait(&n), 0);
     check_queue(s.port, 500);
+    client_close(&tasks);
+    client_close(&records);
+    client_close(&questions);
 }
 
 /* The answer to a publication of a task gets lost. */
