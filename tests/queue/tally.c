@@ -124,6 +124,15 @@ void tally_queue(unsigned port, struct tally *t)
     client_close(&c);
 }
 
+void await_held(unsigned port, long messages)
+{
+    struct client c;
+    client_open(&c, port);
+    while (client_number(client_ask(&c, "$JS.API.CONSUMER.INFO.gd_q_t.priority_0", ""), "num_ack_pending") != messages)
+        poll(NULL, 0, 10);
+    client_close(&c);
+}
+
 void check_queue(unsigned port, unsigned tasks)
 {
     struct tally t;

@@ -30,9 +30,9 @@ static void log_line(const char *what, const char *input)
 }
 
 /* A FIFO that nobody has open for writing blocks the reader. */
-static void wait_at_gate(void)
+static void wait_at(const char *fifo)
 {
-    const int fd = open("gate", O_RDONLY | O_CLOEXEC);
+    const int fd = open(fifo, O_RDONLY | O_CLOEXEC);
     if (fd >= 0)
         close(fd);
 }
@@ -69,7 +69,9 @@ void work_task(int argc, char **argv)
     const char *input = argv[2];
     log_line("start", input);
     if (is_kind(input, "gate"))
-        wait_at_gate();
+        wait_at("gate");
+    if (is_kind(input, "door"))
+        wait_at("door");
     if (is_kind(input, "long"))
         poll(NULL, 0, LONG_MS);
     if (is_kind(input, "poison"))
@@ -90,6 +92,7 @@ void work_begin(const char *hosts)
     setenv("HOME", directory_path, 1);
     unsetenv("XDG_STATE_HOME");
     CHECK_EQ(mkfifo("gate", 0644), 0);
+    CHECK_EQ(mkfifo("door", 0644), 0);
     close(open("log", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     list_new();
 }
@@ -111,6 +114,11 @@ void list_add(const char *kind, unsigned from, unsigned n)
 void open_gate(void)
 {
     CHECK(open("gate", O_RDWR | O_CLOEXEC) >= 0); /* stays open */
+}
+
+void open_door(void)
+{
+    CHECK(open("door", O_RDWR | O_CLOEXEC) >= 0);
 }
 
 /* --- files that grow ---------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
  *
  *     quick     ends at once
  *     gate      waits until the test has opened the gate
+ *     door      waits until the test has opened the door
  *     long      takes 4 s
  *     fails     exits with code 3
  *     once      the first attempt fails, the next one does not
@@ -49,8 +50,9 @@ void work_begin(const char *hosts);
 void list_add(const char *kind, unsigned from, unsigned n);
 void list_new(void);
 
-/* Lets all tasks of the kind "gate" go on, those that begin later too. */
+/* Lets all tasks of the kind "gate" go on, those that begin later too; or those of the kind "door". */
 void open_gate(void);
+void open_door(void);
 
 /* Wait until the log has this line (without the id of the node), or so many lines that begin so. */
 void await_log(const char *line);
@@ -112,5 +114,8 @@ void tally_queue(unsigned port, struct tally *t);
 
 /* Fails unless there are so many tasks, each with one right record. */
 void check_queue(unsigned port, unsigned tasks);
+
+/* Waits until clients have so many messages of priority 0 that they have not acknowledged. */
+void await_held(unsigned port, long messages);
 
 #endif
