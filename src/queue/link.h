@@ -84,8 +84,10 @@ enum gd__queue_answer_kind {
 struct gd__queue_server_facts {
     char version[32];     /* "2.15.1"; "": not known */
     uint64_t max_payload; /* bytes of a message */
-    int durable;          /* whether acknowledged messages survive a power loss: 1 yes, 0 no, -1 cannot be learned */
-    char warning[256];    /* about this client's files with secrets; "": none */
+    /* Whether acknowledged messages survive a power loss: 1 yes, 0 no, -1 cannot be learned. In a cluster, that of the server
+     * that has answered first. */
+    int durable;
+    char warning[256]; /* about this client's files with secrets; "": none */
 };
 
 struct gd__queue_answer {

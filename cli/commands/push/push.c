@@ -15,6 +15,7 @@
 #include "base/failure.h"
 #include "cli/commands.h"
 #include "cli/commands/push/push_options.h"
+#include "cli/commands/push/push_rules.h"
 #include "cli/commands/push/push_stop.h"
 #include "cli/input/task_key.h"
 #include "cli/run/stop/exit_status.h"
@@ -99,7 +100,7 @@ static int add_task(struct pushing *p, const struct gd_item *task)
                                   .data = task->data,
                                   .data_size = task->size,
                                   .weight = task->weight,
-                                  .priority = task->priority ? task->priority : p->asked->priority,
+                                  .priority = cli_push_priority(task, p->asked->jsonl, p->asked->priority),
                                   .timeout_ms = task->timeout_ms };
     if (cli_task_key_find(&p->key, task->data, task->size, &item.key, &item.key_size, &item.version) < 0)
         return -1;
@@ -167,8 +168,14 @@ static void print_summary(const struct pushing *p)
     if (c->files > 0)
         printf(", %" PRIu64 " %s in %s", c->files, c->files == 1 ? "payload" : "payloads", p->asked->queue.spill_dir);
     printf("\n");
-    if (c->added > 0)
-        cli_say("%s", cli_queue_durability(c->durable));
+}
+
+static void print_durability(const struct pushing *p)
+{
+    const struct gd_queue_push_counts *c = &p->counts;
+    const char *of_cluster = cli_push_durability_of_cluster(p->asked->queue.url, c->durable);
+    if (cli_push_says_durability(p->asked->quiet, c->added, c->durable))
+        cli_say("%s", of_cluster ? of_cluster : cli_queue_durability(c->durable));
 }
 
 static int execute(struct pushing *p)
@@ -184,6 +191,7 @@ static int execute(struct pushing *p)
         cli_say("%s", gd__fail_text());
     if (!p->asked->quiet && (rc == 0 || p->counts.added > 0))
         print_summary(p);
+    print_durability(p);
     if (number != 0)
         cli_say("interrupted: push the list again to add the rest");
     return number != 0 ? CLI_EXIT_SIGNAL + number : rc < 0 ? CLI_EXIT_ERROR : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The command line of push: what is refused before a server is asked.
+ * The command line of push: what is refused before a server is asked, and what the options mean for a task.
  */
+#include "../../../cli/commands/push/push_rules.h"
 #include "command/common.h"
 
 #define PUSH "gpu-dispatch push --queue nats://127.0.0.1:1/q "
@@ -62,6 +63,40 @@ TEST(missing_inputs_are_reported)
 {
     CHECK_CONTAINS(sh(PUSH ":::: missing").err, "missing");
     CHECK_CONTAINS(sh(PUSH "--input-dir missing").err, "missing");
+}
+
+static int priority_of(const char *line, int own, bool is_json, int given)
+{
+    const struct gd_item task = { .data = line, .size = strlen(line), .priority = own };
+    return cli_push_priority(&task, is_json, given);
+}
+
+TEST(a_line_decides_about_its_priority)
+{
+    CHECK_EQ(priority_of("{\"gpu_dispatch\":{\"priority\":0}}", 0, true, 2), 0);
+    CHECK_EQ(priority_of("{\"gpu_dispatch\":{\"priority\":-1}}", -1, true, 2), -1);
+    CHECK_EQ(priority_of("{\"gpu_dispatch\":{\"timeout\":5}}", 0, true, 2), 2);
+    CHECK_EQ(priority_of("{\"priority\":0}", 0, true, 2), 2);
+    CHECK_EQ(priority_of("7", 0, true, 2), 2);
+    CHECK_EQ(priority_of("{\"gpu_dispatch\":{\"priority\":0}}", 0, false, 2), 2); /* without --jsonl it is a text */
+    CHECK_EQ(priority_of("{\"gpu_dispatch\":{\"priority\":3}}", 3, true, 0), 3);
+    CHECK_EQ(priority_of("a", 0, false, 0), 0);
+}
+
+TEST(a_server_that_may_lose_tasks_is_reported_in_any_case)
+{
+    CHECK(cli_push_says_durability(true, 1, 0));
+    CHECK(!cli_push_says_durability(true, 1, 1) && !cli_push_says_durability(true, 1, -1));
+    CHECK(cli_push_says_durability(false, 1, 1) && cli_push_says_durability(false, 1, -1));
+    CHECK(!cli_push_says_durability(false, 0, 0));
+}
+
+TEST(only_one_server_of_a_cluster_was_asked)
+{
+    CHECK(cli_push_durability_of_cluster("nats://a/q", 1) == NULL);
+    CHECK(cli_push_durability_of_cluster("nats://a,b/q", -1) == NULL);
+    CHECK_CONTAINS(cli_push_durability_of_cluster("nats://a,b/q", 1), "check that the configurations of the others");
+    CHECK_CONTAINS(cli_push_durability_of_cluster("nats://a,b/q", 0), "of each server");
 }
 
 TEST_MAIN()
