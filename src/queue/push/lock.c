@@ -152,11 +152,14 @@ static int beat(struct gd__push_lock *l, struct gd__caller *c)
     struct gd__queue_answer a = { 0 };
     const uint64_t now = now_with_suspend_ns();
     int rc = publish(l, c, l->sequence, &a);
-    if (rc == 0 && a.kind != GD__ANSWER_OK)
+    bool ours = a.kind == GD__ANSWER_OK;
+    if (rc == 0 && !ours) {
         rc = look(l, c, &a);
+        ours = rc == 0 && is_ours(l, &a);
+    }
     if (rc < 0)
         return rc;
-    if (a.kind == GD__ANSWER_OK && (a.size == 0 || is_ours(l, &a))) {
+    if (ours) {
         l->sequence = a.sequence;
         l->beat_ns = now;
         return 0;

@@ -772,7 +772,8 @@ TEST(the_lock_of_a_process_that_is_gone_is_taken_over)
     queue_server_free(server);
 }
 
-TEST(a_push_whose_lock_was_taken_stops)
+/* Pushes until it is noticed that the lock is not ours. */
+static void check_lock_lost(void (*take)(void))
 {
     new_server();
     struct gd_queue_push *p = begin();
@@ -781,7 +782,7 @@ TEST(a_push_whose_lock_was_taken_stops)
     CHECK_EQ(gd__push_lock_release(&lock), 0);
     CHECK_EQ(gd__push_lock_take(&p->lock, p->caller, &quick), 0);
     add_many(p, 0, 3);
-    forget_lock(); /* another push has taken it, and has ended */
+    take();
     int rc = 0;
     for (unsigned i = 3; rc == 0; i++) {
         struct gd_queue_item item = { .size = sizeof item, .data = &i, .data_size = sizeof i };
@@ -791,6 +792,17 @@ TEST(a_push_whose_lock_was_taken_stops)
     CHECK_CONTAINS(gd_error_text(), "another push has begun");
     CHECK_EQ(gd_queue_push_finish(&p, NULL), GD_E_BUSY);
     queue_server_free(server);
+}
+
+static void put_empty_lock(void)
+{
+    queue_server_put(server, "gd.q.s.push", "", 0);
+}
+
+TEST(a_push_whose_lock_was_taken_stops)
+{
+    check_lock_lost(forget_lock);    /* another push has taken it, and has ended */
+    check_lock_lost(put_empty_lock); /* another program has written it */
 }
 
 /* The first task message gets lost, and then another push takes the lock and ends. */
