@@ -61,8 +61,11 @@ static void publish(struct gd__queue_run *r, bool has_left)
         r->call.id = has_left ? request.id : 0;
         r->call.is_answered = false;
         pthread_mutex_unlock(&r->lock);
-        if (gd__link_ask(r->link, &request) < 0 && has_left)
-            r->call.id = 0;
+        if (gd__link_ask(r->link, &request) < 0) {
+            pthread_mutex_lock(&r->lock);
+            r->call.id = 0; /* nobody waits for an answer */
+            pthread_mutex_unlock(&r->lock);
+        }
     }
     gd__buffer_free(&b);
 }
