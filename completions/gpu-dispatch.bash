@@ -20,7 +20,7 @@ _gpu_dispatch_value() {
     --progress) _gpu_dispatch_words 'auto panel bar eta line json none' ;;
     --halt) _gpu_dispatch_words 'never soon,fail=1 now,fail=1 soon,fail=10% now,success=1 soon,done=100' ;;
     --timeout | --term-grace | --stop-grace | --delay | --setup-timeout | --lock-wait | --lease | --wait | --lost-timeout) _gpu_dispatch_words '1s 10s 30s 1m 5m 1h' ;;
-    --input-dir | --results | --output-dir | --model-dir | --spill-dir | --assets) _gpu_dispatch_files -d ;;
+    --input-dir | --watch | --results | --output-dir | --model-dir | --spill-dir | --assets) _gpu_dispatch_files -d ;;
     --key) _gpu_dispatch_words 'input file path .' ;;
     --sync) _gpu_dispatch_words 'normal full' ;;
     --shard) _gpu_dispatch_words 'auto auto/' ;;
@@ -97,7 +97,7 @@ _gpu_dispatch_run() {
     else
         _gpu_dispatch_words '--gpus -j --workers-per-gpu --gpus-per-worker --visible-devices --worker --stream --setup-args
             --setup-jobs --setup-timeout
-            --batch-size --io-threads --any-cpu --ignore-gpu-locks --seed -a --arg-file -0 --null --jsonl --input-dir
+            --batch-size --io-threads --any-cpu --ignore-gpu-locks --seed -a --arg-file -0 --null --jsonl --input-dir --watch
             --pattern --recursive --order --shuf -r --no-run-if-empty --queue-size -q --quote --timeout --term-grace
             --stop-grace --retries --crash-limit --max-tasks-per-worker --delay --halt --dry-run -k --keep-order --tag -u --ungroup --joblog --results
             --output --bar --eta --progress --quiet -v --verbose --journal --resume --retry-failed --force-resume --key
@@ -112,7 +112,7 @@ _gpu_dispatch_transcribe() {
         _gpu_dispatch_files -f
         return
     fi
-    _gpu_dispatch_words '--input-dir -a --arg-file -0 --null -o --output-dir --pattern -r --recursive -f --format --max-line-width
+    _gpu_dispatch_words '--input-dir --watch -a --arg-file -0 --null -o --output-dir --pattern -r --recursive -f --format --max-line-width
         --max-line-count --max-words-per-line --highlight-words --full-names --accept-truncated --dry-run --check
         --model-size --model --model-dir --language --translate --task --diarize --word-timestamps --clip-timestamps
         --decoder --batch-size --split

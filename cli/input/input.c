@@ -24,6 +24,7 @@
 #include "base/failure.h"
 #include "base/text/buffer.h"
 #include "base/text/utf8.h"
+#include "cli/input/arrivals/arrivals.h"
 #include "cli/input/column.h"
 #include "cli/input/directory_walk.h"
 #include "cli/input/lines.h"
@@ -47,8 +48,9 @@ struct cli_input {
     struct gd_discover what;
     char **patterns;
 
-    struct cli_lines *lines; /* the first column, if it is streamed: either lines or walk */
+    struct cli_lines *lines; /* the first column, if it is streamed: one of these three */
     struct cli_directory_walk *walk;
+    struct cli_arrivals *arrivals;
     struct cli_column *columns; /* all columns; a streamed one is empty */
     size_t n_columns;
     uint64_t inner;      /* combinations of the groups after the first */
@@ -64,7 +66,7 @@ struct cli_input {
 
 static bool is_streamed(const struct cli_input *in)
 {
-    return in->lines || in->walk;
+    return in->lines || in->walk || in->arrivals;
 }
 
 /* --- records ------------------------------------------------------------------ */
@@ -221,8 +223,7 @@ static int copy_patterns(struct cli_input *in, const char *const *patterns)
     return in->patterns ? 0 : gd__fail("out of memory");
 }
 
-static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir, const struct cli_input_options *o,
-                    bool stream)
+static int describe_files(struct cli_input *in, const struct cli_input_options *o)
 {
     if (copy_patterns(in, o->patterns) < 0)
         return -1;
@@ -231,6 +232,27 @@ static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir,
     in->what.recursive = o->recursive;
     in->what.hidden = o->hidden;
     in->what.on_problem = say_problem;
+    return 0;
+}
+
+static int open_watch(struct cli_input *in, const struct cli_source *s, const struct cli_input_options *o)
+{
+    if (describe_files(in, o) < 0)
+        return -1;
+    const struct cli_arrivals_options a = { .what = &in->what,
+                                            .order = o->order,
+                                            .idle_ms = o->idle_ms,
+                                            .cancel_fd = in->cancel_fd,
+                                            .accept = s->accept,
+                                            .user = s->user };
+    return cli_arrivals_open(&in->arrivals, s->path, &a);
+}
+
+static int open_dir(struct cli_input *in, struct cli_column *c, const char *dir, const struct cli_input_options *o,
+                    bool stream)
+{
+    if (describe_files(in, o) < 0)
+        return -1;
     if (stream && o->order == GD_FILE_ORDER_NONE)
         return cli_directory_walk_open(&in->walk, dir, &in->what);
     if (gd_files_open(&c->files) < 0 || gd_files_discover(c->files, dir, &in->what) < 0 ||
@@ -251,6 +273,8 @@ static int open_source(struct cli_input *in, size_t i, const struct cli_source *
         c->borrowed = true;
         return 0;
     }
+    if (s->kind == CLI_SOURCE_WATCH)
+        return open_watch(in, s, o);
     return s->kind == CLI_SOURCE_FILE ? open_file(in, c, s, stream) : open_dir(in, c, s->path, o, stream);
 }
 
@@ -353,7 +377,8 @@ static int check(const struct cli_source *sources, size_t n, const struct cli_in
     for (size_t i = 0; i < n; i++) {
         bool is_stdin = sources[i].kind == CLI_SOURCE_FILE && strcmp(sources[i].path, "-") == 0;
         if (sources[i].kind >= CLI_SOURCE_DIR && n > 1)
-            return gd__fail("--input-dir cannot be combined with other inputs");
+            return gd__fail("%s cannot be combined with other inputs",
+                            sources[i].kind == CLI_SOURCE_WATCH ? "--watch" : "--input-dir");
         if (is_stdin && has_stdin)
             return gd__fail("standard input is given as input twice");
         if (is_stdin && !can_read_stdin())
@@ -433,7 +458,8 @@ static int next_in_stream(struct cli_input *in)
     in->current_weight = 0;
     if (in->lines)
         return next_record(in, in->lines, &in->current, &in->current_size);
-    int some = cli_directory_walk_next(in->walk, &in->current, &in->current_weight);
+    int some = in->arrivals ? cli_arrivals_next(in->arrivals, &in->current, &in->current_weight)
+                            : cli_directory_walk_next(in->walk, &in->current, &in->current_weight);
     if (some > 0)
         in->current_size = strlen(in->current);
     return some;
@@ -581,6 +607,7 @@ void cli_input_close(struct cli_input **input)
         return;
     cli_lines_close(&in->lines);
     cli_directory_walk_close(&in->walk);
+    cli_arrivals_close(&in->arrivals);
     for (size_t i = 0; i < in->n_columns; i++)
         cli_column_free(&in->columns[i]);
     for (char **p = in->patterns; p && *p; p++)

@@ -37,15 +37,20 @@ enum cli_source_kind {
     CLI_SOURCE_WORDS = 1, /* arguments after ::: */
     CLI_SOURCE_DIR = 2,   /* files of a directory; must be the only source */
     CLI_SOURCE_LIST = 3,  /* files that were found before, in their order; must be the only source */
+    CLI_SOURCE_WATCH = 4, /* files of a directory, then new ones as they are completed; must be the only source */
 };
 
 struct cli_source {
     enum cli_source_kind kind;
     bool link;                /* :::+ and ::::+ */
-    const char *path;         /* for a FILE or DIR */
+    const char *path;         /* for a FILE, DIR or WATCH */
     const char *const *words; /* for WORDS */
     size_t n_words;
     struct gd_files *files; /* for LIST; borrowed until the input is closed */
+    /* For WATCH: called before a file is used, on the thread of the source. Returns false to leave it out. May change its
+     * weight, which is its size. NULL: all files are used. */
+    bool (*accept)(void *user, const char *path, uint64_t *weight);
+    void *user;
 };
 
 enum cli_format {
@@ -66,7 +71,8 @@ struct cli_input_options {
     bool shuffle;      /* --shuf: read everything first, and return it in random order */
     bool seeded;       /* --shuf: the order follows from seed */
     uint64_t seed;
-    const char *const *patterns; /* for a DIR; NULL-terminated, NULL: every file */
+    uint64_t idle_ms;            /* for a WATCH: end after this time without a new file; 0: never */
+    const char *const *patterns; /* for a DIR or WATCH; NULL-terminated, NULL: every file */
     bool recursive;
     bool hidden;
     enum gd_file_order order;

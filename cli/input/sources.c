@@ -58,7 +58,7 @@ static int add_group(struct cli_sources *to, struct separator s, char **words, s
     return 0;
 }
 
-int cli_sources_read(struct cli_sources *s, const struct cli_list *arg_files, const char *input_dir, int argc,
+int cli_sources_read(struct cli_sources *s, const struct cli_list *arg_files, struct cli_source_dir dir, int argc,
                      char **argv)
 {
     for (size_t i = 0; i < arg_files->n; i++) {
@@ -74,11 +74,12 @@ int cli_sources_read(struct cli_sources *s, const struct cli_list *arg_files, co
             return -1;
         at = end;
     }
-    if (!input_dir)
+    if (!dir.path)
         return 0;
     if (s->n > 0)
-        return gd__fail("--input-dir cannot be combined with -a, ::: or ::::");
-    return cli_sources_add(s, (struct cli_source){ .kind = CLI_SOURCE_DIR, .path = input_dir });
+        return gd__fail("%s cannot be combined with -a, ::: or ::::", dir.watch ? "--watch" : "--input-dir");
+    return cli_sources_add(
+        s, (struct cli_source){ .kind = dir.watch ? CLI_SOURCE_WATCH : CLI_SOURCE_DIR, .path = dir.path });
 }
 
 void cli_sources_free(struct cli_sources *s)

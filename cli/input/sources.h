@@ -6,6 +6,7 @@
  *   :::: FILE...         ::::+ FILE...        each file is a source
  *   -a FILE                                   a source before all of these
  *   --input-dir DIR                           the only source
+ *   --watch DIR                               the only source
  */
 #ifndef GD_CLI_INPUT_SOURCES_H
 #define GD_CLI_INPUT_SOURCES_H
@@ -25,9 +26,15 @@ struct cli_sources {
 /* Whether the word is one of :::, :::+, :::: and ::::+. */
 bool cli_is_separator(const char *word);
 
-/* Reads all sources: those of -a, those in argv, which begins with a separator, and the directory (NULL: none). Returns 0,
- * or -1 with gd__fail_text(). */
-int cli_sources_read(struct cli_sources *s, const struct cli_list *arg_files, const char *input_dir, int argc,
+/* The directory that is the source. A zeroed struct is none. */
+struct cli_source_dir {
+    const char *path;
+    bool watch; /* --watch, not --input-dir */
+};
+
+/* Reads all sources: those of -a, those in argv, which begins with a separator, and the directory. Returns 0, or -1 with
+ * gd__fail_text(). */
+int cli_sources_read(struct cli_sources *s, const struct cli_list *arg_files, struct cli_source_dir dir, int argc,
                      char **argv);
 int cli_sources_add(struct cli_sources *s, struct cli_source source);
 void cli_sources_free(struct cli_sources *s);

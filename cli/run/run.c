@@ -95,6 +95,13 @@ static void say_shard(const struct cli_running *r)
     cli_say("%s%s%s", cli_shard_text(r->asked, shard, sizeof shard), count, how);
 }
 
+/* A run that waits for files looks as if it hangs. */
+static void say_watch(const struct cli_run *asked)
+{
+    if (asked->watch && !cli_run_is_silent(asked))
+        cli_say(asked->idle_exit.ms > 0 ? "watching %s" : "watching %s; end with Ctrl-C", asked->watch);
+}
+
 static int open_input(struct cli_running *r)
 {
     const struct cli_run *asked = r->asked;
@@ -109,6 +116,7 @@ static int open_input(struct cli_running *r)
                                          .shuffle = asked->shuffle,
                                          .seeded = asked->seeded,
                                          .seed = asked->seed,
+                                         .idle_ms = asked->idle_exit.never ? 0 : asked->idle_exit.ms,
                                          .patterns = asked->patterns.items,
                                          .recursive = asked->recursive,
                                          .order = asked->order.order };
@@ -119,6 +127,7 @@ static int open_input(struct cli_running *r)
     if (asked->shard.count > 0)
         gd__run_set_shard_total(&r->run, r->halt.total);
     say_shard(r);
+    say_watch(asked);
     return 0;
 }
 

@@ -194,6 +194,9 @@ static const struct cli_opt table[] = {
     { "jsonl", 0, NULL, "each input line is a JSON value; a --stream program gets it unchanged", cli_set_flag,
       AT(jsonl) },
     { "input-dir", 0, "DIR", "create a task for each file in DIR", cli_set_text, AT(input_dir) },
+    { "watch", 0, "DIR",
+      "create a task for each file in DIR, and for new files as they are completed, until Ctrl-C or --idle-exit",
+      cli_set_text, AT(watch) },
     { "pattern", 0, "GLOB", "use only files whose names match, such as '*.wav'; may be repeated", cli_set_list,
       AT(patterns) },
     { "recursive", 0, NULL, "also use files in the subdirectories of DIR", cli_set_flag, AT(recursive) },
@@ -299,8 +302,7 @@ static const struct cli_opt table[] = {
         "Queue"),
     { "idle-exit", 0, "TIME",
       "leave after TIME without a task, even if the queue is not done; never: stay even if it is done (default: leave "
-      "when "
-      "it is done)",
+      "when it is done). With --watch: end after TIME without a new file (default never)",
       cli_set_idle_exit, AT(idle_exit) },
     { "spool", 0, "FILE",
       "file for records that the server has not got yet; the next node with this file publishes them (default: in "
@@ -383,18 +385,30 @@ static int read_words(struct cli_run *r, int argc, char **argv)
 
 static int check(const struct cli_run *r)
 {
-    const bool command = !r->stream && !r->worker;
+    const bool command = !r->stream && !r->worker, dir = r->input_dir || r->watch;
     const struct {
         bool wrong;
         const char *message;
     } rules[] = {
         { r->stream && r->worker, "--stream and --worker cannot be combined: give one of them" },
-        { r->patterns.n && !r->input_dir, "--pattern selects files of a directory: give --input-dir DIR too" },
-        { r->recursive && !r->input_dir, "--recursive is for the files of a directory: give --input-dir DIR too" },
-        { r->order.given && !r->input_dir, "--order is for the files of a directory: give --input-dir DIR too" },
+        { r->input_dir && r->watch, "--input-dir and --watch cannot be combined: give one of them" },
+        { r->patterns.n && !dir, "--pattern selects files of a directory: give --input-dir DIR or --watch DIR too" },
+        { r->recursive && !dir,
+          "--recursive is for the files of a directory: give --input-dir DIR or --watch DIR too" },
+        { r->order.given && !dir, "--order is for the files of a directory: give --input-dir DIR or --watch DIR too" },
+        { r->watch && r->shuffle, "--shuf needs all inputs first: it cannot be combined with --watch" },
+        { r->watch && r->dry_run, "--dry-run is not possible with --watch: use --input-dir to see the commands" },
+        { r->watch && cli_halt_needs_total(&r->halt),
+          "--halt with a percentage is not possible with --watch: the number of tasks is not known" },
+        { r->watch && r->shard_text,
+          "--watch cannot be combined with --shard: give each machine a directory of its own, or use a queue" },
+        { r->idle_exit.given && !r->watch && !r->queue.url,
+          "--idle-exit is for a queue or a directory: give --queue nats://HOST/NAME or --watch DIR too" },
         { r->nul && r->jsonl, "-0 and --jsonl are two input formats: give one of them" },
         { r->nul && r->input_dir, "-0 is for inputs read from files: it cannot be combined with --input-dir" },
         { r->jsonl && r->input_dir, "--jsonl is for inputs read from files: it cannot be combined with --input-dir" },
+        { r->nul && r->watch, "-0 is for inputs read from files: it cannot be combined with --watch" },
+        { r->jsonl && r->watch, "--jsonl is for inputs read from files: it cannot be combined with --watch" },
         { r->tag && r->ungroup, "--tag needs the output of each task separately: it cannot be combined with -u" },
         { r->keep_order && r->ungroup, "-k needs the output of each task separately: it cannot be combined with -u" },
         { r->results && r->ungroup,
@@ -429,7 +443,8 @@ static int check(const struct cli_run *r)
 static int read_sources(struct cli_run *r, int argc, char **argv)
 {
     struct cli_sources all = { 0 };
-    const int rc = cli_sources_read(&all, &r->arg_files, r->input_dir, argc, argv);
+    const struct cli_source_dir dir = { .path = r->watch ? r->watch : r->input_dir, .watch = r->watch != NULL };
+    const int rc = cli_sources_read(&all, &r->arg_files, dir, argc, argv);
     r->sources = all.items;
     r->n_sources = all.n;
     return rc;
@@ -472,7 +487,7 @@ int cli_run_parse(struct cli_run *r, int argc, char **argv)
     int end = first;
     while (end < argc && !cli_is_separator(argv[end]))
         end++;
-    if (cli_run_queue_check(r, r->arg_files.n > 0 || r->input_dir) < 0 || check(r) < 0 ||
+    if (cli_run_queue_check(r, r->arg_files.n > 0 || r->input_dir || r->watch) < 0 || check(r) < 0 ||
         read_words(r, end - first, argv + first) < 0 || read_sources(r, argc - end, argv + end) < 0)
         return -1;
     return read_queue(r) < 0 ? -1 : cli_shard_options_apply(r);

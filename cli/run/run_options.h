@@ -83,7 +83,7 @@ struct cli_run {
     /* input */
     struct cli_list arg_files, patterns;
     bool nul, jsonl, skip_blank, recursive, shuffle;
-    const char *input_dir;
+    const char *input_dir, *watch;
     struct {
         bool given;
         enum gd_file_order order;

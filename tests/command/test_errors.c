@@ -236,9 +236,9 @@ TEST(options_that_exclude_each_other)
         const char *options, *words;
     } rows[] = {
         { "--stream=a --worker b", "--stream and --worker cannot be combined: give one of them" },
-        { "--pattern x true", "--pattern selects files of a directory: give --input-dir DIR too" },
-        { "--recursive true", "--recursive is for the files of a directory: give --input-dir DIR too" },
-        { "--order name true", "--order is for the files of a directory: give --input-dir DIR too" },
+        { "--pattern x true", "--pattern selects files of a directory: give --input-dir DIR or --watch DIR too" },
+        { "--recursive true", "--recursive is for the files of a directory: give --input-dir DIR or --watch DIR too" },
+        { "--order name true", "--order is for the files of a directory: give --input-dir DIR or --watch DIR too" },
         { "-0 --jsonl true", "-0 and --jsonl are two input formats: give one of them" },
         { "-0 --input-dir . true", "-0 is for inputs read from files: it cannot be combined with --input-dir" },
         { "--jsonl --input-dir . true",

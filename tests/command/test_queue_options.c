@@ -52,8 +52,8 @@ TEST(the_order_and_the_number_of_tasks_are_not_known)
 
 TEST(options_of_a_queue_need_a_queue)
 {
-    static const char *const options[] = { "--spool a",    "--idle-exit 5s", "--force",      "--lost-timeout 5s",
-                                           "--creds file", "--nkey file",    "--spill-dir ." };
+    static const char *const options[] = { "--spool a",    "--force",     "--lost-timeout 5s",
+                                           "--creds file", "--nkey file", "--spill-dir ." };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char message[160];
         snprintf(message, sizeof message, "gpu-dispatch: %.*s is for a queue: give --queue nats://HOST/NAME too\n",

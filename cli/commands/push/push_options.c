@@ -179,7 +179,8 @@ int cli_push_parse(struct cli_push *p, int argc, char **argv)
                         argv[first]);
     if (check(p) < 0)
         return -1;
-    return cli_sources_read(&p->sources, &p->arg_files, p->input_dir, argc - first, argv + first);
+    return cli_sources_read(&p->sources, &p->arg_files, (struct cli_source_dir){ .path = p->input_dir }, argc - first,
+                            argv + first);
 }
 
 void cli_push_free(struct cli_push *p)

@@ -25,9 +25,10 @@
 #include "base/text/json.h"
 #include "binding.h"
 #include "cli/commands.h"
-#include "cli/commands/transcribe/audio_files.h"
 #include "cli/commands/transcribe/check.h"
-#include "cli/commands/transcribe/file_lists.h"
+#include "cli/commands/transcribe/files/arriving_files.h"
+#include "cli/commands/transcribe/files/audio_files.h"
+#include "cli/commands/transcribe/files/file_lists.h"
 #include "cli/commands/transcribe/find_worker.h"
 #include "cli/commands/transcribe/identity.h"
 #include "cli/commands/transcribe/transcribe_options.h"
@@ -51,6 +52,7 @@ struct work {
     enum gd_vendor vendor; /* of the first device */
     struct tr_settings settings;
     struct cli_audio audio;
+    struct cli_arriving arriving;           /* with --watch, instead of audio */
     struct gd__buffer about;                /* what the plugin says about itself */
     struct gd__buffer setup, identity, job; /* NUL-terminated */
     size_t n_warnings;                      /* results that have one */
@@ -284,7 +286,7 @@ static void say_beginning(const struct work *w)
     say_shard(w);
     name_files(w, files, sizeof files);
     name_devices(w, devices, sizeof devices);
-    if (!w->asked->run.queue.url) {
+    if (!w->asked->run.queue.url && !w->asked->run.watch) {
         cli_say("%s", files);
         say_mono(w);
     }
@@ -299,17 +301,19 @@ static void say_beginning(const struct work *w)
 static int conclude(const struct work *w, int status)
 {
     const struct cli_run *r = &w->asked->run;
-    const size_t n = w->audio.problems.n;
+    const size_t n = w->audio.problems.n, refused = atomic_load(&w->arriving.refused);
     const bool stopped = status > CLI_EXIT_SIGNAL && status < CLI_EXIT_ERROR; /* by a signal */
     const bool some_left = stopped || (status > 0 && status <= CLI_EXIT_MANY);
     if (n > 0 && !cli_run_is_silent(r))
         cli_say("%zu %s could not be read (see above)", n, n == 1 ? "file or directory" : "files or directories");
+    if (refused > 0 && !cli_run_is_silent(r))
+        cli_say("%zu file%s left out (see above)", refused, refused == 1 ? " was" : "s were");
     if (w->n_warnings > 0 && !cli_run_is_silent(r))
         cli_say("%zu %s truncated: only the part that could be read was transcribed (see above)", w->n_warnings,
                 w->n_warnings == 1 ? "file was" : "files were");
     if (some_left && !r->journal && !r->queue.url && !cli_run_is_silent(r))
         cli_say("to transcribe the rest, run the same command with --resume");
-    return stopped ? status : status || n > 0 ? FAILED : 0;
+    return stopped ? status : status || n + refused > 0 ? FAILED : 0;
 }
 
 static int start(struct work *w)
@@ -319,6 +323,10 @@ static int start(struct work *w)
     struct cli_source list = { .kind = CLI_SOURCE_LIST, .files = w->audio.files };
     if (r->queue.url)
         list = (struct cli_source){ .kind = CLI_SOURCE_WORDS }; /* without inputs */
+    if (r->watch)
+        list = (struct cli_source){
+            .kind = CLI_SOURCE_WATCH, .path = r->watch, .accept = cli_arriving_accept, .user = &w->arriving
+        };
     if (describe(w) < 0)
         return complain();
     say_beginning(w);
@@ -413,6 +421,19 @@ static int work_for_queue(struct work *w)
     return tr_outputs_check(&w->settings.places) < 0 ? complain() : start(w);
 }
 
+/* The files arrive while they are transcribed. */
+static int work_for_directory(struct work *w)
+{
+    if (find_plugin(w) < 0)
+        return FAILED;
+    if (find_model(w) < 0 || find_devices(w) < 0)
+        return complain();
+    make_settings(w);
+    w->arriving = (struct cli_arriving){ .places = &w->settings.places,
+                                         .skip_done = w->asked->run.resume && !w->asked->run.journal };
+    return tr_outputs_check(&w->settings.places) < 0 ? complain() : start(w);
+}
+
 static int transcribe(struct work *w)
 {
     if (w->asked->check)
@@ -421,6 +442,8 @@ static int transcribe(struct work *w)
         return list_files(w);
     if (w->asked->run.queue.url)
         return work_for_queue(w);
+    if (w->asked->run.watch)
+        return work_for_directory(w);
     if (cli_file_lists_read(w->asked) < 0 ||
         cli_audio_find(&w->audio, w->asked) < 0) /* first: a wrong file name is reported before a missing model */
         return complain();
@@ -449,6 +472,7 @@ static int run_command(const struct cli_opts *o, int argc, char **argv)
     else
         status = transcribe(&w);
     cli_audio_free(&w.audio);
+    cli_arriving_free(&w.arriving);
     tr_model_free(&w.model);
     gd__buffer_free(&w.about);
     gd__buffer_free(&w.setup);

@@ -61,6 +61,9 @@ static const struct cli_opt table[] = {
     { "input-dir", 0, "DIR",
       "directory with the audio files; files and directories may also be given as plain arguments", cli_set_text,
       AT(input_dir), .group = "Input and output" },
+    { "watch", 0, "DIR",
+      "transcribe the files in DIR, and new files as they are completed, until Ctrl-C or --idle-exit", cli_set_text,
+      AT(run.watch) },
     { "arg-file", 'a', "FILE",
       "a file with the paths of audio files or directories, one on each line (- is standard input); may be repeated",
       cli_set_list, AT(arg_files) },
@@ -255,7 +258,7 @@ static const struct cli_opt table[] = {
       cli_set_text, AT(input_base) },
     { "idle-exit", 0, "TIME",
       "leave after TIME without a file, even if the queue is not done; never: stay even if it is done (default: leave "
-      "when it is done)",
+      "when it is done). With --watch: end after TIME without a new file (default never)",
       cli_set_idle_exit, AT(run.idle_exit) },
     { "spool", 0, "FILE",
       "file for records that the server has not got yet; the next node with this file publishes them (default: in "
@@ -375,7 +378,7 @@ static int check(const struct cli_transcribe *t)
         const char *message;
     } rules[] = {
         { r->nul && t->arg_files.n == 0, "-0 is for a list of files: give --arg-file FILE too" },
-        { !t->input_dir && t->inputs.n == 0 && t->arg_files.n == 0 && !t->check && !r->queue.url,
+        { !t->input_dir && t->inputs.n == 0 && t->arg_files.n == 0 && !t->check && !r->queue.url && !r->watch,
           "give the directory with the audio files: --input-dir DIR" },
         { is_empty(t->input_dir), "--input-dir needs the name of a directory: --input-dir DIR" },
         { is_empty(t->output_dir), "--output-dir needs the name of a directory: --output-dir DIR" },
@@ -392,6 +395,14 @@ static int check(const struct cli_transcribe *t)
         { r->skip_done.n && !r->journal, "--skip-done needs a journal for this run: give --journal FILE" },
         { r->lock_wait.given && !r->journal, "--lock-wait is for a journal: give --journal FILE" },
         { r->journal && t->dry_run, "--dry-run runs nothing, so there is nothing to record: leave out --journal" },
+        { r->watch && (t->input_dir || t->inputs.n + t->arg_files.n > 0),
+          "--watch is the only input: leave out --input-dir, -a and other files" },
+        { r->watch && r->queue.url, "--watch and --queue cannot be combined: a queue has the list of files" },
+        { r->watch && t->dry_run, "--dry-run is not possible with --watch: use --input-dir to see the files" },
+        { r->watch && r->shard_text,
+          "--watch cannot be combined with --shard: give each machine a directory of its own, or use a queue" },
+        { r->idle_exit.given && !r->watch && !r->queue.url,
+          "--idle-exit is for a queue or a directory: give --queue nats://HOST/NAME or --watch DIR too" },
         { r->queue.url && t->dry_run, "--dry-run is not possible with --queue: the queue has the list of files" },
         { r->queue.url && r->resume, "--resume is not possible with --queue: the queue knows which files are done" },
         { t->input_base && !r->queue.url, "--input-base is for a queue: give --queue nats://HOST/NAME too" },
@@ -460,6 +471,8 @@ int cli_transcribe_parse(struct cli_transcribe *t, const struct cli_opts *o, int
         return 0;
     if (tr_formats_parse(t->format, &t->formats) < 0 || check(t) < 0)
         return -1;
+    if (t->run.watch)
+        t->input_dir = t->run.watch;
     t->settings.word_timestamps |= tr_layout_is_set(&t->settings.places.layout);
     if (!t->run.gpus)
         t->run.gpus = t->no_gpu ? "cpu" : "auto";

@@ -14,7 +14,7 @@
 struct cli_transcribe {
     struct cli_run run; /* devices, tasks, journal, display, patterns and recursion, as for `run` */
 
-    const char *input_dir;
+    const char *input_dir;  /* with --watch, the same directory */
     const char *input_base; /* with a queue: an address that files are fetched from */
     struct cli_list inputs; /* files and directories: the arguments */
     const char *output_dir;

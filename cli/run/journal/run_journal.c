@@ -46,7 +46,7 @@ struct cli_journal {
 
 static const char *key_of(const struct cli_run *r)
 {
-    return cli_task_key_name(r->key, r->input_dir != NULL);
+    return cli_task_key_name(r->key, r->input_dir || r->watch);
 }
 
 void cli_journal_identity(struct gd__buffer *b, const struct cli_run *r)

@@ -31,7 +31,6 @@ int cli_run_queue_check(const struct cli_run *r, bool inputs)
         const char *message;
     } rules[] = {
         { r->spool && !queue, "--spool is for a queue: give --queue nats://HOST/NAME too" },
-        { r->idle_exit.given && !queue, "--idle-exit is for a queue: give --queue nats://HOST/NAME too" },
         { r->lost_timeout_ms && !queue, "--lost-timeout is for a queue: give --queue nats://HOST/NAME too" },
         { r->queue_force && !queue, "--force is for a queue: give --queue nats://HOST/NAME too" },
         { r->spool && !*r->spool, "--spool needs the name of a file: --spool FILE" },

@@ -2,8 +2,8 @@
  *
  * Lists of audio files: the files of --arg-file.
  */
-#ifndef GD_CLI_COMMANDS_TRANSCRIBE_FILE_LISTS_H
-#define GD_CLI_COMMANDS_TRANSCRIBE_FILE_LISTS_H
+#ifndef GD_CLI_COMMANDS_TRANSCRIBE_FILES_FILE_LISTS_H
+#define GD_CLI_COMMANDS_TRANSCRIBE_FILES_FILE_LISTS_H
 
 #include "cli/commands/transcribe/transcribe_options.h"
 

@@ -2,7 +2,7 @@
  *
  * Reads lists of paths as a whole, because the longest file comes first and every path is checked before the run begins.
  */
-#include "cli/commands/transcribe/file_lists.h"
+#include "cli/commands/transcribe/files/file_lists.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * The audio files of `gpu-dispatch transcribe`: finding, checking, measuring and sorting them.
  */
-#ifndef GD_CLI_COMMANDS_TRANSCRIBE_AUDIO_FILES_H
-#define GD_CLI_COMMANDS_TRANSCRIBE_AUDIO_FILES_H
+#ifndef GD_CLI_COMMANDS_TRANSCRIBE_FILES_AUDIO_FILES_H
+#define GD_CLI_COMMANDS_TRANSCRIBE_FILES_AUDIO_FILES_H
 
 #include <stdint.h>
 
@@ -48,6 +48,12 @@ int cli_audio_measure(struct cli_audio *a, const struct tr_places *p, bool skip_
 
 /* Prints the duration, name and outputs of each file on standard output. */
 int cli_audio_list(const struct cli_audio *a, const struct tr_places *p);
+
+/* The duration of a file, from its header or estimated from its size. */
+uint64_t cli_audio_milliseconds(const char *path);
+
+/* The format whose names are compared to find files with the same output. */
+enum tr_format cli_audio_first_format(const struct tr_places *p);
 
 void cli_audio_free(struct cli_audio *a);
 

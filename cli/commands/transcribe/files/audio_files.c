@@ -4,7 +4,7 @@
  * they are sorted by duration, because the longest file should not start last. If a header does not give the duration
  * (or the format is not read here), the duration is estimated from the size of the file.
  */
-#include "cli/commands/transcribe/audio_files.h"
+#include "cli/commands/transcribe/files/audio_files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -170,7 +170,7 @@ struct place {
 };
 
 /* Checking one format is enough, since the formats differ only in their extensions. */
-static enum tr_format first_format(const struct tr_places *p)
+enum tr_format cli_audio_first_format(const struct tr_places *p)
 {
     for (int f = 0; f < TR_FORMATS; f++) {
         if (p->formats & 1U << f)
@@ -190,7 +190,7 @@ static int by_path(const void *a, const void *b, void *text)
 static long find_places(const struct gd_files *files, const struct tr_places *p, struct place *places,
                         struct gd__buffer *text)
 {
-    const enum tr_format format = first_format(p);
+    const enum tr_format format = cli_audio_first_format(p);
     struct gd__buffer path = { 0 };
     long n = 0;
     for (size_t i = 0; i < gd_files_count(files); i++) {
@@ -295,6 +295,12 @@ static double length_of(const char *path, bool *sure, bool *mono)
     *sure = tr_header_read(&h, path) == 0 && h.seconds > 0 && h.seconds <= fmin((double)bytes, LONGEST);
     *mono = h.channels == 1;
     return *sure ? h.seconds : (double)bytes / BYTES_PER_SECOND;
+}
+
+uint64_t cli_audio_milliseconds(const char *path)
+{
+    bool sure, mono;
+    return (uint64_t)(length_of(path, &sure, &mono) * 1000);
 }
 
 static int add(struct cli_audio *a, struct gd_files *to, size_t i)
