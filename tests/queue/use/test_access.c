@@ -66,6 +66,9 @@ TEST(nkey)
     check_refused("--nkey other.nk", "does not accept");
     snprintf(option, sizeof option, "--nkey %s.nk", path);
     check_accepted(option);
+    check_refused("", "requires credentials");
+    setenv("NATS_NKEY", option + strlen("--nkey "), 1);
+    check_accepted("");
     directory_remove(dir);
 }
 
@@ -126,6 +129,17 @@ TEST(tls)
     check_refused("", "ertificate");
     snprintf(option, sizeof option, "--tlsca %s/ca.pem", s.dir);
     check_accepted(option);
+    check_refused("", "ertificate");
+    setenv("NATS_CA", option + strlen("--tlsca "), 1);
+    check_accepted("");
+}
+
+/* Sets a variable to the path of a file of the server. */
+static void set_path(const char *variable, const char *name)
+{
+    char path[2 * SERVER_PATH];
+    snprintf(path, sizeof path, "%s/%s", s.dir, name);
+    setenv(variable, path, 1);
 }
 
 TEST(tls_with_certificates_of_clients)
@@ -138,6 +152,14 @@ TEST(tls_with_certificates_of_clients)
     snprintf(option, sizeof option, "--tlsca %s/ca.pem --tlscert %s/client.pem --tlskey %s/client.key", s.dir, s.dir,
              s.dir);
     check_accepted(option);
+    set_path("NATS_CA", "ca.pem");
+    check_refused("", "NATS_CERT");
+    set_path("NATS_CERT", "client.pem");
+    check_refused("", "key");
+    set_path("NATS_KEY", "client.key");
+    check_accepted("");
+    struct node n = node_start("--gpus sim:1");
+    CHECK_EQ(node_wait(&n), 0);
 }
 
 TEST(server_without_tls_is_refused_if_tls_was_asked_for)
