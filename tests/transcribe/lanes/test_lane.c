@@ -39,6 +39,7 @@ static void begin(int size)
     static uint32_t lengths[200];
     static char letters[200];
     memset(&model, 0, sizeof model);
+    tr_vocabulary_free(&vocabulary);
     tr_vocabulary_begin(&vocabulary, size);
     for (int i = 0; i < 200; i++) {
         lengths[i] = 1;
