@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Celery with Redis: a task is acknowledged after it has ended, so that it is not lost with its node. See peer.py."""
+"""Celery with Redis: a task is acknowledged after it has ended, so that it is not lost with its node. It is given to another
+node after 30 s, as with our lease; Celery's default is an hour, and tasks that take longer than it run twice. See peer.py."""
 import os
 import shutil
 import socket
@@ -19,6 +20,7 @@ def make_app(path):
     address = f"redis+socket://{path}"
     made = celery.Celery("with_celery", broker=address, backend=address)
     made.conf.update(task_acks_late=True, task_reject_on_worker_lost=True, worker_prefetch_multiplier=1,
+                     broker_transport_options={"visibility_timeout": 30},
                      broker_connection_retry_on_startup=True)
     made.task(peer.nothing, name="nothing")
     made.task(peer.task, name="task")
