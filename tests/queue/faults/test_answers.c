@@ -8,6 +8,8 @@
 #include "queue/work.h"
 #include "support/test.h"
 
+enum { DOWN_MS = 180000 };
+
 static struct server s;
 static struct proxy p;
 static char through_proxy[512];
@@ -86,6 +88,44 @@ TEST_WITHIN(120, server_is_down_while_tasks_end)
     await_log_lines("end gate", 2);
     server_again(&s);
     CHECK_EQ(node_wait(&n), 0);
+    CHECK_EQ(log_lines("start gate"), 2);
+    check_queue(s.port, 2);
+}
+
+/* Waits until a node has told the server about itself. */
+static void await_status(struct client *states, const struct node *n)
+{
+    char expected[32];
+    snprintf(expected, sizeof expected, "\"pid\":%d,", (int)n->pid);
+    do {
+        if (!client_next_unless(states, n->ended))
+            FAIL("the node has left: %.500s", node_errors(n));
+    } while (!strstr(states->data, expected));
+}
+
+/* The same for minutes. A node without work waits too. */
+TEST_WITHIN(900, server_is_down_for_minutes)
+{
+    struct client states;
+    if (!test_soak())
+        SKIP("takes three minutes: only in soaks");
+    begin();
+    list_add("gate", 0, 2);
+    CHECK_EQ(push("--lease 1h").status, 0);
+    struct node working = node_start("--gpus sim:2");
+    await_log_lines("start gate", 2);
+    client_open(&states, s.port);
+    client_subscribe(&states, "gd.q.s.node.>");
+    struct node idle = node_start("--gpus sim:2");
+    await_status(&states, &idle);
+    server_kill(&s);
+    client_close(&states);
+    open_gate();
+    await_log_lines("end gate", 2);
+    poll(NULL, 0, DOWN_MS);
+    server_again(&s);
+    CHECK_EQ(node_wait(&working), 0);
+    CHECK_EQ(node_wait(&idle), 0);
     CHECK_EQ(log_lines("start gate"), 2);
     check_queue(s.port, 2);
 }
