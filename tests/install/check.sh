@@ -78,6 +78,8 @@ loads_only_from_its_own_places() { # from $ORIGIN, or from a directory of the sy
     ! readelf -dW "$1" | sed -n 's/.*(R.*PATH).*\[\(.*\)\]/\1/p' | tr : '\n' | grep -v '^$ORIGIN' | grep -Ev '^/(usr|opt)/'
 }
 has_no_path_of_the_builder() { ! grep -aqF -e "$source/" -e "$tmp/build" -e /gpu_dispatch/whisper- -e /gpu_dispatch/build. "$1"; }
+needed() { readelf -dW "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
+opens_network_libraries_at_run_time() { ! needed "$1" | grep -E '^lib(nats|curl)'; }
 static_is_clean() { has_no_path_of_the_builder "$libdir/libgpu_dispatch.a"; }
 
 # Whether this compiler and C library check copies.
@@ -90,7 +92,7 @@ can_check_copies() {
 check_elf_files() {
     try "there are programs and libraries" test -n "$(elf_files)"
     for check in is_position_independent has_no_executable_stack has_read_only_tables has_guarded_stack is_stripped \
-        loads_only_from_its_own_places has_no_path_of_the_builder; do
+        loads_only_from_its_own_places has_no_path_of_the_builder opens_network_libraries_at_run_time; do
         try "every file $(echo $check | tr _ ' ')" each_elf $check
     done
     ! can_check_copies || try "every file has checked copies" each_elf has_checked_copies
@@ -144,6 +146,15 @@ has_soname() {
     readelf -d "$libdir/libgpu_dispatch.so" | grep -q 'SONAME.*\[libgpu_dispatch\.so\.0\]'
 }
 
+needs_only() { # FILE [NAME...]: needs the C library, and may need these libraries
+    file=$1
+    shift
+    names=$(needed "$file")
+    echo "$names" | grep -q '^libc\.' || { echo "it does not need the C library: $names"; return 1; }
+    odd=$(echo "$names" | grep -Ev "^(ld-|lib(c|m|dl|pthread|rt|gcc_s$(printf '|%s' "$@"))\.)")
+    [ -z "$odd" ] || { echo "it needs $odd"; return 1; }
+}
+
 stays_loaded() { # because a thread of the library may still run its code
     readelf -d "$libdir/libgpu_dispatch.so" | grep -q 'FLAGS_1.*NODELETE'
 }
@@ -189,6 +200,9 @@ try "exports gd_ and nothing else" exports_only_gd
 try "exports what the headers declare" declares_what_it_has
 try "soname" has_soname
 try "is never unloaded" stays_loaded
+# SQLite is for journals, libmicrohttpd for the page: both can be left out of a build.
+try "library needs little more than the C library" needs_only "$libdir/libgpu_dispatch.so" sqlite3
+try "command needs little more than the C library" needs_only "$prefix/bin/gpu-dispatch" sqlite3 microhttpd
 try "manual explains what the headers declare" explains_what_it_has
 try "manual page" test -f "$prefix/share/man/man3/libgpu_dispatch.3"
 try "command is installed" test "$("$prefix/bin/gpu-dispatch" run --gpus sim:2 -k --quiet echo got {} ::: a b)" = "$(printf 'got a\ngot b')"
