@@ -38,14 +38,18 @@ static unsigned cores(void)
     return n > 0 ? (unsigned)n : 1;
 }
 
+unsigned tr_load_cores(const struct tr_settings *s)
+{
+    const unsigned share = cores() / (s->workers > 0 ? s->workers : 1);
+    return share > 0 ? share : 1;
+}
+
 int tr_load_threads(const struct tr_settings *s)
 {
-    const unsigned all = cores();
+    const unsigned all = cores(), n = tr_load_cores(s);
     /* ggml's threads spin while they wait for each other, so more threads than cores hardly make progress. */
     if (s->threads > 0)
         return (int)(s->threads < all ? s->threads : all);
-    const unsigned share = all / (s->workers > 0 ? s->workers : 1);
-    const unsigned n = share > 0 ? share : 1;
     return (int)(!s->no_gpu && n > MOST_GPU_THREADS ? MOST_GPU_THREADS : n);
 }
 

@@ -10,6 +10,9 @@
 
 struct whisper_context;
 
+/* The share of one worker in the cores that this process may use; at least 1. */
+unsigned tr_load_cores(const struct tr_settings *s);
+
 /* The number of threads that one worker uses. */
 int tr_load_threads(const struct tr_settings *s);
 

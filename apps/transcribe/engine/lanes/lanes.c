@@ -10,15 +10,16 @@
  * whatever the length and number of files. All lists and counts are protected by one lock.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <whisper.h>
 
 #include "apps/transcribe/engine/lanes/batch.h"
 #include "apps/transcribe/engine/lanes/model.h"
 #include "apps/transcribe/engine/lanes/part.h"
+#include "apps/transcribe/engine/load.h"
 #include "apps/transcribe/engine/transcriber.h"
 #include "base/failure.h"
 #include "base/thread.h"
@@ -34,7 +35,7 @@ struct tr_work {
     double done;                  /* seconds; used by the decoder alone */
     bool with_reader;             /* a reader has it, or it waits for one */
     bool read;                    /* all parts are read, or no more will be */
-    bool stopped;                 /* it failed or was cancelled: its parts need not be decoded */
+    atomic_bool stopped; /* it failed or was cancelled; written with the lock, but a reader looks at it without */
     enum tr_outcome outcome;
     char message[TR_MESSAGE_MAX];
     int language;
@@ -95,6 +96,21 @@ static struct tr_work *shift(struct list *list)
     return w;
 }
 
+/* Returns whether the file was in the list. */
+static bool drop(struct list *list, const struct tr_work *w)
+{
+    struct tr_work *before = NULL;
+    for (struct tr_work *at = list->first; at; before = at, at = at->next) {
+        if (at != w)
+            continue;
+        *(before ? &before->next : &list->first) = at->next;
+        if (list->last == at)
+            list->last = before;
+        return true;
+    }
+    return false;
+}
+
 /* --- what is next for a file (with the lock) ------------------------------------------- */
 
 /* A part may depend on the one before: on its text, or on the language that it shows. */
@@ -104,8 +120,11 @@ static bool may_read(const struct lanes *s, const struct tr_work *w)
     return w->undecoded == 0 || (w->reading.split && knows_language);
 }
 
+/* A file that was stopped does not wait until there is room for another part. */
 static void schedule(struct lanes *s, struct tr_work *w)
 {
+    if (w->stopped && drop(&s->to_read, w))
+        w->with_reader = false;
     if (w->with_reader)
         return;
     if ((w->read || w->stopped) && w->undecoded == 0)
@@ -330,16 +349,20 @@ static void report(const struct decoding *d)
     }
 }
 
-/* The device failed: no file can be transcribed any more. */
-static void fail_all(struct lanes *s, struct decoding *d, const char *why)
+/* The device has failed: this process cannot transcribe any more. */
+static void fail_all(struct lanes *s, struct decoding *d)
+{
+    for (size_t i = 0; i < d->n; i++)
+        stop(s, d->parts[i]->user, TR_LOST, s->why);
+    for (size_t i = 0; i < s->n_parts; i++)
+        stop(s, s->parts[i]->user, TR_LOST, s->why);
+    remove_stopped(s, d);
+}
+
+static void mark_broken(struct lanes *s, const char *why)
 {
     s->broken = true;
     snprintf(s->why, sizeof s->why, "%s", why);
-    for (size_t i = 0; i < d->n; i++)
-        stop(s, d->parts[i]->user, TR_FAILED, s->why);
-    for (size_t i = 0; i < s->n_parts; i++)
-        stop(s, s->parts[i]->user, TR_FAILED, s->why);
-    remove_stopped(s, d);
 }
 
 static void *work_as_decoder(void *argument)
@@ -348,10 +371,10 @@ static void *work_as_decoder(void *argument)
     struct decoding d = { calloc(s->most_parts + MOST_READERS, sizeof *d.parts), 0 };
     pthread_mutex_lock(&s->lock);
     if (!d.parts)
-        fail_all(s, &d, "no memory for the decoder");
+        mark_broken(s, "no memory for the decoder");
     for (;;) {
         if (s->broken)
-            fail_all(s, &d, s->why);
+            fail_all(s, &d);
         remove_stopped(s, &d);
         if (!s->broken)
             take_parts(s, &d);
@@ -367,7 +390,7 @@ static void *work_as_decoder(void *argument)
         pthread_mutex_lock(&s->lock);
         take_decoded(s, &d);
         if (rc < 0)
-            fail_all(s, &d, gd__fail_text());
+            mark_broken(s, gd__fail_text());
     }
     pthread_mutex_unlock(&s->lock);
     free(d.parts);
@@ -393,13 +416,14 @@ static void add(struct tr_transcriber *t, struct tr_request *r)
         .audio = r->audio,
         .split = split,
         .most = (size_t)(split ? TR_MOST_PART : whole) * TR_RATE,
+        .stopped = &w->stopped,
     };
     pthread_mutex_lock(&s->lock);
     r->work = w;
     if (r->cancelled)
         stop(s, w, TR_CANCELLED, "");
     else if (s->broken)
-        stop(s, w, TR_FAILED, s->why);
+        stop(s, w, TR_LOST, s->why);
     schedule(s, w);
     pthread_mutex_unlock(&s->lock);
 }
@@ -445,8 +469,8 @@ static const struct tr_transcriber_ops ops = { add, cancel, close_lanes };
 /* Reading and spectra need about a hundredth of the time of sound. */
 static int wanted_readers(const struct tr_settings *s)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN) / (s->workers > 0 ? s->workers : 1);
-    return s->no_gpu || cores < 2 ? 1 : cores > MOST_READERS ? MOST_READERS : (int)cores;
+    const unsigned cores = tr_load_cores(s);
+    return s->no_gpu ? 1 : cores > MOST_READERS ? MOST_READERS : (int)cores;
 }
 
 /* The threads that could not be started are not missed, if there is one. */

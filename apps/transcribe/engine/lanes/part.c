@@ -74,10 +74,21 @@ static int make_room(struct tr_reading *r, char message[TR_MESSAGE_MAX])
     return 0;
 }
 
+static int check_stopped(const struct tr_reading *r, char message[TR_MESSAGE_MAX])
+{
+    if (!atomic_load(r->stopped))
+        return 0;
+    snprintf(message, TR_MESSAGE_MAX, "the reading was stopped");
+    return TR_UNREAD;
+}
+
 /* Reads at most so many samples. Returns their number, or an error. */
 static long read_some(struct tr_reading *r, size_t most, char message[TR_MESSAGE_MAX])
 {
     const size_t room = r->room - r->have;
+    const int rc = check_stopped(r, message);
+    if (rc < 0)
+        return rc;
     const long got = tr_audio_read(r->audio, r->samples + r->have, most < room ? most : room, message);
     if (got > 0)
         r->position += (size_t)got;
@@ -184,6 +195,8 @@ int tr_part_read(struct tr_part **out, struct tr_reading *r, const struct tr_par
 {
     *out = NULL;
     int rc = fill_clip(r, kit, message);
+    if (rc == 0)
+        rc = check_stopped(r, message); /* the spectrum takes some time too */
     if (rc < 0)
         return rc;
     const bool whole = r->have <= r->most; /* the rest of the clip */

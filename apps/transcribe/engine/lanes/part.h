@@ -13,6 +13,8 @@
 #ifndef GD_TRANSCRIBE_ENGINE_LANES_PART_H
 #define GD_TRANSCRIBE_ENGINE_LANES_PART_H
 
+#include <stdatomic.h>
+
 #include "apps/transcribe/audio/audio.h"
 #include "apps/transcribe/engine/decoding/lists.h"
 #include "apps/transcribe/engine/lanes/lane.h"
@@ -61,12 +63,13 @@ struct tr_reading {
     bool at_end;     /* the file has no more samples */
     int *context;    /* with --split never: the text before, as tokens */
     size_t n_context, context_room;
+    const atomic_bool *stopped; /* set by another thread when no more is wanted of this file */
 };
 
 void tr_reading_free(struct tr_reading *r);
 
-/* Reads the next part. speech: a VAD model, or NULL. Returns 0, or TR_UNFIT or TR_UNREAD with an error message in message.
- * After an error, nothing more can be read. */
+/* Reads the next part. speech: a VAD model, or NULL. Returns 0, or TR_UNFIT or TR_UNREAD with an error message in message,
+ * which is TR_UNREAD soon after the reading was stopped. After an error, nothing more can be read. */
 int tr_part_read(struct tr_part **out, struct tr_reading *r, const struct tr_part_kit *kit, struct tr_speech *speech,
                  int language, char message[TR_MESSAGE_MAX]);
 void tr_part_free(struct tr_part *p); /* NULL is fine */
