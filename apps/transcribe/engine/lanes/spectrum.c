@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The spectrum. 400 real samples of a frame are taken as 200 complex numbers, transformed in four passes (radix 5, 5, 4,
- * 2; Stockham's order, which needs no bit reversal), and turned into the 201 values of the real transform. Eight frames
- * are transformed side by side, so that the compiler can use vector instructions. Most weights of a filter are 0, so only
- * the others are stored.
+ * The spectrum, to the last bit as whisper.cpp computes it. Small differences would not matter for the text, if the nets
+ * did not round to 16 bits in many places, and quantised models to 8: then the likelier of two similar tokens changes
+ * now and then. So this file does the same operations in the same order and precision. The compiler must not contract
+ * them (which needs no option, because the standard of C is set).
+ *
+ * 400 samples are transformed as 16 sums of 25 values, whose results are joined four times in pairs. Eight frames are
+ * transformed side by side, so that the compiler can use vector instructions. Most weights of a filter are 0, so only the
+ * others are stored, in groups of four, because whisper.cpp adds four products before it adds them to the sum.
  */
 #include "apps/transcribe/engine/lanes/spectrum.h"
 
@@ -13,7 +17,15 @@
 
 #include "base/failure.h"
 
-enum { SIDE = 8, HALF = TR_FRAME_SIZE / 2, SILENCE = 30 * 16000 /* samples after the end */, EDGE = HALF };
+enum {
+    SIDE = 8,
+    LEAF = 25, /* numbers in each of the smallest transforms, which are plain sums */
+    LEAVES = TR_FRAME_SIZE / LEAF,
+    SILENCE = 30 * 16000, /* samples after the end */
+    EDGE = TR_FRAME_SIZE / 2,
+    GROUP = 4,                                       /* products that are added first */
+    GROUPED = (TR_BINS + GROUP - 1) / GROUP * GROUP, /* bins, with zeros up to a whole group */
+};
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
@@ -23,43 +35,41 @@ enum { SIDE = 8, HALF = TR_FRAME_SIZE / 2, SILENCE = 30 * 16000 /* samples after
 #endif
 
 struct filter {
-    int first, n, at; /* its weights that are not 0: from bin `first` on, stored from weights[at] on */
+    int first, n, at; /* its weights: n, from bin `first` on, stored from weights[at] on. Both are multiples of GROUP */
 };
 
 struct tr_filters {
     int mels;
     float window[TR_FRAME_SIZE];
-    float turn[2 * HALF];        /* e^(-2 pi i k / 200), for the passes */
-    float split[2 * (HALF + 1)]; /* e^(-2 pi i k / 400), for the last step */
+    float cosine[TR_FRAME_SIZE], sine[TR_FRAME_SIZE]; /* of 2 pi i / 400 */
     struct filter *filters;
     float weights[];
 };
 
-/* Eight transforms side by side: number k of transform j is at [k * SIDE + j]. */
+/* One number of each of eight frames. */
+typedef float eight __attribute__((vector_size(SIDE * sizeof(float))));
+
+/* Eight transforms side by side. */
 struct side {
-    float re[HALF * SIDE], im[HALF * SIDE];
+    eight re[TR_FRAME_SIZE], im[TR_FRAME_SIZE];
 };
 
 /* --- filters --------------------------------------------------------------------- */
 
+/* The angles are rounded before the functions are called. */
 static void fill_tables(struct tr_filters *f)
 {
-    const double circle = 2 * acos(-1);
-    for (int i = 0; i < TR_FRAME_SIZE; i++)
-        f->window[i] = (float)(0.5 * (1.0 - cos(circle * i / TR_FRAME_SIZE)));
-    for (int k = 0; k < HALF; k++) {
-        f->turn[2 * k] = (float)cos(circle * k / HALF);
-        f->turn[2 * k + 1] = (float)-sin(circle * k / HALF);
-    }
-    for (int k = 0; k <= HALF; k++) {
-        f->split[2 * k] = (float)cos(circle * k / TR_FRAME_SIZE);
-        f->split[2 * k + 1] = (float)-sin(circle * k / TR_FRAME_SIZE);
+    for (int i = 0; i < TR_FRAME_SIZE; i++) {
+        const float angle = (float)(2 * M_PI * i / TR_FRAME_SIZE);
+        f->cosine[i] = cosf(angle);
+        f->sine[i] = sinf(angle);
+        f->window[i] = (float)(0.5 * (1.0 - (double)cosf(angle)));
     }
 }
 
 int tr_filters_open(struct tr_filters **out, const float *table, int mels)
 {
-    const size_t n = (size_t)mels * TR_BINS;
+    const size_t n = (size_t)mels * GROUPED;
     struct tr_filters *f = calloc(1, sizeof *f + n * sizeof *f->weights);
     if (f)
         f->filters = calloc((size_t)mels, sizeof *f->filters);
@@ -77,9 +87,10 @@ int tr_filters_open(struct tr_filters **out, const float *table, int mels)
             first++;
         while (end > first && row[end - 1] == 0)
             end--;
-        f->filters[m] = (struct filter){ first, end - first, used };
+        first -= first % GROUP;
+        f->filters[m] = (struct filter){ first, (end - first + GROUP - 1) / GROUP * GROUP, used };
         memcpy(f->weights + used, row + first, (size_t)(end - first) * sizeof *row);
-        used += end - first;
+        used += f->filters[m].n;
     }
     *out = f;
     return 0;
@@ -97,69 +108,66 @@ void tr_filters_close(struct tr_filters **filters)
 
 /* --- the transform --------------------------------------------------------------- */
 
-/* One pass: n numbers, each `stride` wide, in groups of `radix`. */
-VECTORS static void pass(const struct tr_filters *f, const struct side *from, struct side *to, int n, int stride,
-                         int radix)
+/* The transform of the 25 samples i, i + 16, i + 32, ... */
+VECTORS static void add_up(const struct tr_filters *f, const eight *samples, int i, struct side *to)
 {
-    const int m = n / radix;
-    for (int p = 0; p < m; p++) {
-        for (int u = 0; u < radix; u++) {
-            float *re = to->re + stride * (radix * p + u), *im = to->im + stride * (radix * p + u);
-            memset(re, 0, (size_t)stride * sizeof *re);
-            memset(im, 0, (size_t)stride * sizeof *im);
-            for (int t = 0; t < radix; t++) {
-                /* e^(-2 pi i (t u / radix + p u / n)), from the table of 200 */
-                const int k = (t * u * (HALF / radix) + p * u * (HALF / n)) % HALF;
-                const float c = f->turn[2 * k], s = f->turn[2 * k + 1];
-                const float *a = from->re + stride * (p + m * t), *b = from->im + stride * (p + m * t);
-                for (int q = 0; q < stride; q++) {
-                    re[q] += a[q] * c - b[q] * s;
-                    im[q] += a[q] * s + b[q] * c;
-                }
-            }
+    for (int k = 0; k < LEAF; k++) {
+        eight re = { 0 }, im = { 0 };
+        for (int n = 0, at = 0; n < LEAF; n++) {
+            re += samples[i + n * LEAVES] * f->cosine[at];
+            im -= samples[i + n * LEAVES] * f->sine[at];
+            at += k * LEAVES; /* k * n * LEAVES, modulo 400 */
+            at -= at >= TR_FRAME_SIZE ? TR_FRAME_SIZE : 0;
         }
+        to->re[i * LEAF + k] = re;
+        to->im[i * LEAF + k] = im;
     }
 }
 
-/* Transforms x. The result is in x again, because there is an even number of passes. */
-static void transform(const struct tr_filters *f, struct side *x, struct side *other)
+/* Joins two transforms of n / 2 numbers: number i and i + count become number i, which has n numbers. */
+VECTORS static void join(const struct tr_filters *f, const struct side *from, struct side *to, int i, int count, int n)
 {
-    static const int radices[] = { 5, 5, 4, 2 };
-    int n = HALF, stride = SIDE;
+    const int half = n / 2;
+    for (int k = 0; k < half; k++) {
+        const float c = f->cosine[k * count], s = -f->sine[k * count];
+        const int even = i * half + k, odd = (i + count) * half + k, out = i * n + k;
+        const eight a = from->re[odd] * c, b = from->im[odd] * s, d = from->im[odd] * c, e = from->re[odd] * s;
+        to->re[out] = from->re[even] + a - b;
+        to->im[out] = from->im[even] + d + e;
+        to->re[out + half] = from->re[even] - a + b;
+        to->im[out + half] = from->im[even] - d - e;
+    }
+}
+
+/* Transforms samples into x. There is an even number of passes, so the result is where the sums were. */
+static void transform(const struct tr_filters *f, const eight *samples, struct side *x, struct side *other)
+{
+    for (int i = 0; i < LEAVES; i++)
+        add_up(f, samples, i, x);
     struct side *from = x, *to = other;
-    for (size_t i = 0; i < sizeof radices / sizeof *radices; i++) {
-        pass(f, from, to, n, stride, radices[i]);
-        n /= radices[i];
-        stride *= radices[i];
+    for (int count = LEAVES / 2; count >= 1; count /= 2) {
+        for (int i = 0; i < count; i++)
+            join(f, from, to, i, count, TR_FRAME_SIZE / count);
         struct side *swap = from;
         from = to;
         to = swap;
     }
 }
 
-/* The power of bin k of the real transform, for eight frames. */
-VECTORS static void power(const struct tr_filters *f, const struct side *x, float bins[TR_BINS][SIDE])
+VECTORS static void power(const struct side *x, eight bins[GROUPED])
 {
-    for (int k = 0; k <= HALF; k++) {
-        const float *a = x->re + k % HALF * SIDE, *b = x->im + k % HALF * SIDE;
-        const float *c = x->re + (HALF - k) % HALF * SIDE, *d = x->im + (HALF - k) % HALF * SIDE;
-        const float wr = f->split[2 * k], wi = f->split[2 * k + 1];
-        for (int j = 0; j < SIDE; j++) {
-            const float even_re = 0.5f * (a[j] + c[j]), even_im = 0.5f * (b[j] - d[j]);
-            const float odd_re = 0.5f * (b[j] + d[j]), odd_im = 0.5f * (c[j] - a[j]);
-            const float re = even_re + wr * odd_re - wi * odd_im, im = even_im + wr * odd_im + wi * odd_re;
-            bins[k][j] = re * re + im * im;
-        }
-    }
+    for (int k = 0; k < TR_BINS; k++)
+        bins[k] = x->re[k] * x->re[k] + x->im[k] * x->im[k];
 }
 
-VECTORS static void filter(const float *weights, int n, const float bins[][SIDE], float sums[SIDE])
+VECTORS static void filter(const float *w, int n, const eight *bins, double sums[SIDE])
 {
     for (int j = 0; j < SIDE; j++)
         sums[j] = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i += GROUP) {
+        const eight sum = bins[i] * w[i] + bins[i + 1] * w[i + 1] + bins[i + 2] * w[i + 2] + bins[i + 3] * w[i + 3];
         for (int j = 0; j < SIDE; j++)
-            sums[j] += weights[i] * bins[i][j];
+            sums[j] += (double)sum[j];
     }
 }
 
@@ -174,34 +182,30 @@ static float sample_at(const float *samples, size_t n, size_t position)
 }
 
 /* Loads one frame. A frame that lies within the samples is copied without looking at each position. */
-static void load_frame(const struct tr_filters *f, struct side *x, int j, const float *samples, size_t n, int frame)
+static void load_frame(const struct tr_filters *f, eight *to, int j, const float *samples, size_t n, int frame)
 {
     const size_t at = (size_t)frame * TR_FRAME_STEP;
     const float *direct = at >= EDGE && at - EDGE + TR_FRAME_SIZE <= n ? samples + (at - EDGE) : NULL;
-    for (int k = 0; k < HALF; k++) {
-        const size_t i = 2 * (size_t)k;
-        const float even = direct ? direct[i] : sample_at(samples, n, at + i);
-        const float odd = direct ? direct[i + 1] : sample_at(samples, n, at + i + 1);
-        x->re[k * SIDE + j] = f->window[i] * even;
-        x->im[k * SIDE + j] = f->window[i + 1] * odd;
-    }
+    for (size_t i = 0; i < TR_FRAME_SIZE; i++)
+        to[i][j] = f->window[i] * (direct ? direct[i] : sample_at(samples, n, at + i));
 }
 
 static void compute(struct tr_spectrum *s, const struct tr_filters *f, const float *samples, size_t n)
 {
-    struct side x = { { 0 }, { 0 } }, other;
-    float bins[TR_BINS][SIDE], sums[SIDE];
+    struct side x, other;
+    eight frames[TR_FRAME_SIZE] = { 0 }, bins[GROUPED] = { 0 };
+    double sums[SIDE];
     for (int first = 0; first < s->stored; first += SIDE) {
         const int count = s->stored - first < SIDE ? s->stored - first : SIDE;
         for (int j = 0; j < count; j++)
-            load_frame(f, &x, j, samples, n, first + j);
-        transform(f, &x, &other);
-        power(f, &x, bins);
+            load_frame(f, frames, j, samples, n, first + j);
+        transform(f, frames, &x, &other);
+        power(&x, bins);
         for (int m = 0; m < f->mels; m++) {
             const struct filter *g = &f->filters[m];
-            filter(f->weights + g->at, g->n, (const float(*)[SIDE])bins + g->first, sums);
+            filter(f->weights + g->at, g->n, bins + g->first, sums);
             for (int j = 0; j < count; j++)
-                s->values[(size_t)m * (size_t)s->stored + (size_t)(first + j)] = log10f(fmaxf(sums[j], 1e-10f));
+                s->values[(size_t)m * (size_t)s->stored + (size_t)(first + j)] = (float)log10(fmax(sums[j], 1e-10));
         }
     }
 }
@@ -213,10 +217,11 @@ static void normalize(struct tr_spectrum *s)
     float most = -10; /* the value of silence */
     for (size_t i = 0; i < n; i++)
         most = s->values[i] > most ? s->values[i] : most;
-    const float least = most - 8;
+    const double limit = (double)most - 8;
+    const float least = (float)limit;
     for (size_t i = 0; i < n; i++)
-        s->values[i] = ((s->values[i] < least ? least : s->values[i]) + 4) / 4;
-    s->silence = ((least > -10 ? least : -10) + 4) / 4;
+        s->values[i] = (float)(((double)((double)s->values[i] < limit ? least : s->values[i]) + 4) / 4);
+    s->silence = (float)(((double)(limit > -10 ? least : -10) + 4) / 4);
 }
 
 int tr_spectrum_make(struct tr_spectrum *s, const struct tr_filters *f, const float *samples, size_t n)

@@ -17,8 +17,12 @@
 
 enum { MAGIC = 0x67676d6c, MOST_TENSORS = 4096, NAME = 128, MOST_TOKENS = 1 << 20, MOST_MELS = 1024 };
 
+enum { ORDINARY = TR_WEIGHT_PLACES - 1 };
+
 struct reader {
     const char *path;
+    ggml_backend_buffer_type_t types[TR_WEIGHT_PLACES]; /* the kinds of memory; NULL: there is none */
+    ggml_backend_buffer_t none[TR_WEIGHT_PLACES];       /* an empty buffer of each */
     FILE *file;
     long offsets[MOST_TENSORS]; /* where the data of each tensor begins */
     struct ggml_tensor *tensors[MOST_TENSORS];
@@ -113,6 +117,97 @@ static int get_tokens(struct reader *r, struct tr_vocabulary *v)
     return rc;
 }
 
+/* --- where weights are stored ------------------------------------------------------ */
+
+/* Only a CPU has several kinds of memory. whisper.cpp uses them too, and the results of their kernels differ a little. */
+static void find_types(struct reader *r, ggml_backend_t backend)
+{
+    ggml_backend_dev_t device = ggml_backend_get_device(backend);
+    r->types[ORDINARY] = ggml_backend_get_default_buffer_type(backend);
+    if (ggml_backend_dev_type(device) != GGML_BACKEND_DEVICE_TYPE_CPU)
+        return;
+    ggml_backend_dev_get_extra_bufts_t get_extra =
+        (ggml_backend_dev_get_extra_bufts_t)ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device),
+                                                                              "ggml_backend_dev_get_extra_bufts");
+    const ggml_backend_buffer_type_t *extra = get_extra ? get_extra(device) : NULL;
+    for (int i = 0; i < ORDINARY && extra && extra[i]; i++) {
+        r->types[i] = extra[i];
+        r->none[i] = ggml_backend_buft_alloc_buffer(extra[i], 0);
+    }
+}
+
+/* Whether a tensor is only used as the weights of a linear layer. */
+static bool is_linear(const struct ggml_tensor *t)
+{
+    return ggml_n_dims(t) == 2 && strstr(t->name, ".blocks.") && strstr(t->name, ".weight");
+}
+
+/* Asks the device whether it can multiply a tensor of this shape and type in this kind of memory. */
+static bool can_multiply(ggml_backend_t backend, const struct ggml_tensor *t, ggml_backend_buffer_t memory)
+{
+    struct ggml_context *c = ggml_init((struct ggml_init_params){ 4 * ggml_tensor_overhead(), NULL, true });
+    if (!c)
+        return false;
+    struct ggml_tensor *weight = ggml_dup_tensor(c, t);
+    struct ggml_tensor *product = ggml_mul_mat(c, weight, ggml_new_tensor_2d(c, GGML_TYPE_F32, t->ne[0], 512));
+    weight->buffer = memory;
+    const bool can = ggml_backend_dev_supports_op(ggml_backend_get_device(backend), product);
+    ggml_free(c);
+    return can;
+}
+
+static int choose_place(const struct reader *r, ggml_backend_t backend, const struct ggml_tensor *t)
+{
+    for (int i = 0; i < ORDINARY && is_linear(t); i++) {
+        if (r->none[i] && can_multiply(backend, t, r->none[i]))
+            return i;
+    }
+    return ORDINARY;
+}
+
+static struct ggml_context *open_place(struct tr_weight_place *p)
+{
+    if (!p->tensors)
+        p->tensors = ggml_init((struct ggml_init_params){ ggml_tensor_overhead() * (MOST_TENSORS + 1), NULL, true });
+    return p->tensors;
+}
+
+/* Moves tensors from the ordinary place, where they have no memory yet, to their own places. */
+static int place_tensors(struct reader *r, struct tr_weights *w, ggml_backend_t backend)
+{
+    struct ggml_context *all = w->places[ORDINARY].tensors;
+    w->places[ORDINARY].tensors = NULL;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < r->n; i++) {
+        struct ggml_context *c = open_place(&w->places[choose_place(r, backend, r->tensors[i])]);
+        struct ggml_tensor *t = c ? ggml_dup_tensor(c, r->tensors[i]) : NULL;
+        if (!t) {
+            rc = gd__fail("no memory for the model");
+            break;
+        }
+        ggml_set_name(t, r->tensors[i]->name);
+        r->tensors[i] = t;
+    }
+    ggml_free(all);
+    return rc;
+}
+
+static int reserve_places(const struct reader *r, struct tr_weights *w)
+{
+    for (int i = 0; i < TR_WEIGHT_PLACES; i++) {
+        struct tr_weight_place *p = &w->places[i];
+        if (!p->tensors)
+            continue;
+        p->buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->tensors, r->types[i]);
+        if (!p->buffer)
+            return gd__fail("no memory for the model %s on the device", r->path);
+        ggml_backend_buffer_set_usage(p->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
+    return 0;
+}
+
+/* --- tensors ------------------------------------------------------------------------- */
+
 /* Reads what comes before a tensor's data. Returns 1, 0 at the end of the file, or -1. */
 static int get_tensor(struct reader *r, struct tr_weights *w)
 {
@@ -131,7 +226,8 @@ static int get_tensor(struct reader *r, struct tr_weights *w)
         if (ne[i] < 1 || (i == 0 && ne[i] % ggml_blck_size((enum ggml_type)head[2])))
             return bad(r, "one of its tensors has a wrong size");
     }
-    struct ggml_tensor *t = ggml_new_tensor_4d(w->tensors, (enum ggml_type)head[2], ne[0], ne[1], ne[2], ne[3]);
+    struct ggml_tensor *t =
+        ggml_new_tensor_4d(w->places[ORDINARY].tensors, (enum ggml_type)head[2], ne[0], ne[1], ne[2], ne[3]);
     ggml_set_name(t, name);
     r->tensors[r->n] = t;
     r->offsets[r->n++] = ftell(r->file);
@@ -160,8 +256,7 @@ static int read_model(struct reader *r, struct tr_weights *w, ggml_backend_t bac
     int rc;
     if (get_sizes(r, w) < 0 || get_filters(r, w) < 0 || get_tokens(r, &w->vocabulary) < 0)
         return -1;
-    w->tensors = ggml_init((struct ggml_init_params){ ggml_tensor_overhead() * (MOST_TENSORS + 1), NULL, true });
-    if (!w->tensors)
+    if (!open_place(&w->places[ORDINARY]))
         return gd__fail("no memory for the model");
     while ((rc = get_tensor(r, w)) > 0)
         ;
@@ -169,11 +264,8 @@ static int read_model(struct reader *r, struct tr_weights *w, ggml_backend_t bac
         return -1;
     if (r->n == 0)
         return bad(r, "it has no tensors");
-    w->buffer = ggml_backend_alloc_ctx_tensors(w->tensors, backend);
-    if (!w->buffer)
-        return gd__fail("no memory for the model %s on the device", r->path);
-    ggml_backend_buffer_set_usage(w->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    return get_data(r);
+    find_types(r, backend);
+    return place_tensors(r, w, backend) < 0 || reserve_places(r, w) < 0 ? -1 : get_data(r);
 }
 
 int tr_weights_load(struct tr_weights *w, const char *path, ggml_backend_t backend)
@@ -187,6 +279,8 @@ int tr_weights_load(struct tr_weights *w, const char *path, ggml_backend_t backe
     const int rc = r->file ? read_model(r, w, backend) : gd__fail("the model %s cannot be opened: %m", path);
     if (r->file)
         fclose(r->file);
+    for (int i = 0; i < TR_WEIGHT_PLACES; i++)
+        ggml_backend_buffer_free(r->none[i]);
     free(r);
     if (rc < 0)
         tr_weights_free(w);
@@ -195,8 +289,10 @@ int tr_weights_load(struct tr_weights *w, const char *path, ggml_backend_t backe
 
 void tr_weights_free(struct tr_weights *w)
 {
-    ggml_backend_buffer_free(w->buffer);
-    ggml_free(w->tensors);
+    for (int i = 0; i < TR_WEIGHT_PLACES; i++) {
+        ggml_backend_buffer_free(w->places[i].buffer);
+        ggml_free(w->places[i].tensors);
+    }
     free(w->filters);
     tr_vocabulary_free(&w->vocabulary);
     *w = (struct tr_weights){ 0 };
@@ -210,6 +306,8 @@ struct ggml_tensor *tr_weights_find(const struct tr_weights *w, const char *name
         snprintf(full, sizeof full, "%.*s%d%s", (int)(number - name), name, layer, number + 2);
     else
         snprintf(full, sizeof full, "%s", name);
-    struct ggml_tensor *t = ggml_get_tensor(w->tensors, full);
+    struct ggml_tensor *t = NULL;
+    for (int i = 0; !t && i < TR_WEIGHT_PLACES; i++)
+        t = w->places[i].tensors ? ggml_get_tensor(w->places[i].tensors, full) : NULL;
     return t && (ne0 == 0 || t->ne[0] == ne0) && (ne1 == 0 || t->ne[1] == ne1) ? t : NULL;
 }

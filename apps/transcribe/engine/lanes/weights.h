@@ -11,14 +11,20 @@
 
 #include "apps/transcribe/engine/lanes/vocabulary.h"
 
+enum { TR_WEIGHT_PLACES = 4 };
+
 struct tr_weights {
     int audio_positions, state, audio_heads, audio_layers; /* of the encoder */
     int text_positions, text_heads, text_layers;           /* of the decoder, which has the same state */
     int mels, bins;                                        /* the filters are a table of mels x bins */
     float *filters;
     struct tr_vocabulary vocabulary;
-    struct ggml_context *tensors;
-    ggml_backend_buffer_t buffer;
+    /* The weights, by the kind of memory that they are in. The last place is ordinary memory of the device. A CPU can
+     * have others, where ggml stores some quantised types in another order and multiplies them faster. */
+    struct tr_weight_place {
+        struct ggml_context *tensors; /* NULL: this place is not used */
+        ggml_backend_buffer_t buffer;
+    } places[TR_WEIGHT_PLACES];
 };
 
 /* Reads a model that tr_model_check() has accepted. Returns 0, or -1 with gd__fail_text(). Release with
