@@ -13,7 +13,7 @@
 #include "cli/commands.h"
 #include "cli/commands/journals/set.h"
 #include "cli/commands/queue/queue_command.h"
-#include "cli/commands/queue/queue_report.h"
+#include "cli/commands/queue/report/queue_report.h"
 #include "cli/commands/transcribe/identity.h"
 #include "cli/options.h"
 #include "cli/run/stop/exit_status.h"

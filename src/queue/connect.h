@@ -4,8 +4,8 @@
 
 #include <gpu_dispatch/queue.h>
 
-#include "queue/address.h"
 #include "queue/link.h"
+#include "queue/names/address.h"
 
 enum {
     GD__QUEUE_LEASE_LEAST_MS = 1000, /* a shorter lease would run out because of a slow network */

@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queue/subject.h"
+#include "queue/names/subject.h"
 
 enum gd__queue_ask {
     GD__ASK_SERVER = 1,      /* what is known about the server: gd__queue_answer.server */

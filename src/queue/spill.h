@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "base/text/buffer.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 
 enum { GD__SPILL_NAME_ROOM = 2 * GD__HASH_SIZE + 1 + 16 + 1 };
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/buffer.h"
-#include "queue/address.h"
+#include "queue/names/address.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "queue/marker.h"
+#include "queue/messages/marker.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

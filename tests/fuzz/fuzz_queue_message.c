@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "queue/marker.h"
+#include "queue/messages/marker.h"
 #include "queue/node/node.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/printable.h"
-#include "queue/node_status.h"
+#include "queue/messages/node_status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "queue/subject.h"
+#include "queue/names/subject.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

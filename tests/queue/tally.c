@@ -3,7 +3,7 @@
  * What is in a queue (work.h). Reads the streams of tasks and records with the client of the tests, and joins them.
  */
 #include "queue/client.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 #include "queue/work.h"
 #include "support/test.h"
 

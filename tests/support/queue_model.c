@@ -7,8 +7,8 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "queue/node_status.h"
-#include "sim/queue/server.h"
+#include "queue/messages/node_status.h"
+#include "sim/queue/server/server.h"
 #include "support/test.h"
 
 enum { CLIENTS = 16, LEASE_MS = 30000, MAX_PAYLOAD = 1 << 20 };

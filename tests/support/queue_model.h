@@ -16,7 +16,7 @@
 
 #include "queue/connect.h"
 #include "queue/link.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 
 struct queue_model;
 

@@ -2,8 +2,8 @@
 #ifndef GD_QUEUE_NATS_CONNECTION_H
 #define GD_QUEUE_NATS_CONNECTION_H
 
-#include "queue/address.h"
 #include "queue/link.h"
+#include "queue/names/address.h"
 #include "queue/nats/access/credentials.h"
 #include "queue/nats/library.h"
 

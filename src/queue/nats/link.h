@@ -19,8 +19,8 @@
 #ifndef GD_QUEUE_NATS_LINK_H
 #define GD_QUEUE_NATS_LINK_H
 
-#include "queue/address.h"
 #include "queue/link.h"
+#include "queue/names/address.h"
 #include "queue/nats/access/credentials.h"
 
 /* Connects, and checks that the server can hold a queue: that it is a NATS server, not too old, that it accepts the

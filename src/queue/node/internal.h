@@ -21,7 +21,7 @@
 
 #include "base/heap.h"
 #include "queue/lease.h"
-#include "queue/marker.h"
+#include "queue/messages/marker.h"
 #include "queue/node/node.h"
 #include "queue/push/state.h"
 

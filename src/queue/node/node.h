@@ -45,7 +45,7 @@
 #include <stdint.h>
 
 #include "queue/link.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 
 struct gd__node;
 struct gd__node_message; /* a message that this node holds */

@@ -1,7 +1,7 @@
 /* How many tasks travel in one message: see bundle.h. */
 #include "queue/push/bundle.h"
 
-#include "queue/subject.h"
+#include "queue/names/subject.h"
 
 struct gd__bundling gd__bundling_fixed(uint32_t tasks)
 {

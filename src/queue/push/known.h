@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queue/subject.h"
+#include "queue/names/subject.h"
 
 struct gd__known_task {
     unsigned char hash[GD__HASH_SIZE];

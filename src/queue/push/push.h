@@ -15,13 +15,13 @@
 
 #include <gpu_dispatch/queue.h>
 
-#include "queue/address.h"
 #include "queue/call.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
+#include "queue/names/address.h"
+#include "queue/names/repeats.h"
 #include "queue/push/bundle.h"
 #include "queue/push/known.h"
 #include "queue/push/lock.h"
-#include "queue/repeats.h"
 
 enum {
     GD__PUSH_LANES = GD_PRIORITY_MAX - GD_PRIORITY_MIN + 1,

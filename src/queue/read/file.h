@@ -2,7 +2,7 @@
 #ifndef GD_QUEUE_READ_FILE_H
 #define GD_QUEUE_READ_FILE_H
 
-#include "queue/message.h"
+#include "queue/messages/message.h"
 
 /* Checks that the file of this data exists in the directory, and has the recorded size and contents. It may be new on a
  * network file system, and not visible as a whole yet. Returns 0, or a negative code with an error message that names

@@ -18,8 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queue/message.h"
-#include "queue/subject.h"
+#include "queue/messages/message.h"
+#include "queue/names/subject.h"
 
 enum { GD__READ_SKIPPED_ROOM = 512 };
 #define GD__READ_NO_MESSAGE UINT32_MAX

@@ -1,4 +1,4 @@
-/* A list of the nodes of a queue, made from what they say about themselves (queue/node_status.h).
+/* A list of the nodes of a queue, made from what they say about themselves (queue/messages/node_status.h).
  *
  * Nodes publish while the list is read, so a node may come twice, and a new status has a higher sequence. So all are
  * collected first, and the last status of each node is taken.
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "queue/link.h"
-#include "queue/node_status.h"
+#include "queue/messages/node_status.h"
 
 struct gd__listed_node {
     char id[GD__QUEUE_NODE_ROOM];

@@ -17,9 +17,9 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "queue/address.h"
+#include "queue/messages/node_status.h"
+#include "queue/names/address.h"
 #include "queue/node/node.h"
-#include "queue/node_status.h"
 #include "queue/read/node_list.h"
 #include "queue/run/queue_run.h"
 #include "queue/spool/spool.h"

@@ -22,7 +22,7 @@
 
 #include "queue/connect.h"
 #include "queue/link.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 #include "queue/spill.h"
 
 struct gd__queue_run;

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 
 enum { KIND_AT = 4, SIZE_AT = 8, HASH_AT = 16 };
 static const unsigned char magic[4] = { 'G', 'D', 's', 'p' };

@@ -3,7 +3,7 @@
 #define GD_QUEUE_SPOOL_FRAME_H
 
 #include "base/text/buffer.h"
-#include "queue/subject.h"
+#include "queue/names/subject.h"
 
 enum gd__spool_kind {
     GD__SPOOL_QUEUE = 'q',

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queue/subject.h"
+#include "queue/names/subject.h"
 
 struct gd__spool_entry {
     struct gd__queue_key key;

@@ -16,7 +16,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/file/write.h"
-#include "queue/message.h"
+#include "queue/messages/message.h"
 #include "queue/spool/frame.h"
 #include "queue/spool/index.h"
 

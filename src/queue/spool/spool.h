@@ -26,8 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "queue/names/subject.h"
 #include "queue/spool/frame.h"
-#include "queue/subject.h"
 
 struct gd__spool;
 

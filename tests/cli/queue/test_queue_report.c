@@ -2,7 +2,7 @@
  *
  * Records of a queue for a report: read back as records of a journal, with workers that are found from times.
  */
-#include "cli/commands/queue/report_rows.h"
+#include "cli/commands/queue/report/report_rows.h"
 #include "support/test.h"
 
 static struct report_rows rows;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sim/queue/world.h"
+#include "sim/queue/world/world.h"
 #include "support/test.h"
 
 /* It takes about a second until a task that its node cannot begin soon has come to a node that is idle. */

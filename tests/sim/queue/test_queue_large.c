@@ -3,7 +3,7 @@
  * The simulation of a queue with 1,000 machines of 8 GPUs each, with faults: see world.h and seeds.h. */
 #include <stdio.h>
 
-#include "sim/queue/world.h"
+#include "sim/queue/world/world.h"
 #include "sim/seeds.h"
 
 static int run(uint64_t seed, bool trace, volatile uint64_t *progress, struct seed_outcome *out)

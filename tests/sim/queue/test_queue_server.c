@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sim/queue/server.h"
+#include "sim/queue/server/server.h"
 #include "support/test.h"
 
 enum { MOST = 64, LEASE_MS = 30000 };

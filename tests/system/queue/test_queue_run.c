@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "binding.h"
-#include "queue/node_status.h"
+#include "queue/messages/node_status.h"
 #include "queue/run/queue_run.h"
 #include "support/queue_model.h"
 #include "support/test.h"

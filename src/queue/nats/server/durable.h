@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "queue/address.h"
+#include "queue/names/address.h"
 
 enum { GD__NATS_MONITORING_PORT = 8222 };
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queue/address.h"
+#include "queue/names/address.h"
 
 struct gd__nats_info {
     char version[32], id[64];

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queue/address.h"
+#include "queue/names/address.h"
 
 /* Tries all addresses of the host. Returns a descriptor, or a negative code with an error message that says what is wrong:
  * GD_E_BUSY if that may pass, because the server is starting. */

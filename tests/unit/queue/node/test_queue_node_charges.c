@@ -3,7 +3,7 @@
  * Tasks that have killed workers, and that a node cannot run any more: what it counts before it gives them back, and what
  * the next node does. The test is the server and the scheduler.
  */
-#include "unit/queue/node_script.h"
+#include "unit/queue/node/node_script.h"
 
 static struct script *open_node(void)
 {

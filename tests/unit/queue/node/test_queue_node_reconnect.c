@@ -3,7 +3,7 @@
  * Messages that a node holds while the connection is lost. A server that has lost data may give the sequence of such a
  * message to another one, so the old token must not acknowledge anything. The test is the server and the scheduler.
  */
-#include "unit/queue/node_script.h"
+#include "unit/queue/node/node_script.h"
 
 static struct script *open_node(void)
 {
