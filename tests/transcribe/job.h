@@ -32,8 +32,8 @@ struct job {
     enum gd_failure failures[MOST_FILES];
     unsigned attempts[MOST_FILES];
     char setup_error[1000];
-    char parts[1000]; /* the partial results, one after the other */
-    unsigned timeout_ms, retries;
+    char parts[1000];                             /* the partial results, one after the other */
+    unsigned timeout_ms, retries, setup_attempts; /* setup_attempts 0: one */
     const char *const *env;
     const char *log; /* the file that gets the workers' output; NULL: it is dropped */
 };
@@ -138,7 +138,7 @@ TEST_UNUSED static int run(struct job *j)
     o.plugin = getenv("GD_TEST_TRANSCRIBER");
     o.setup_args = settings;
     o.setup_args_size = (size_t)n;
-    o.setup_attempts = 1;
+    o.setup_attempts = j->setup_attempts ? j->setup_attempts : 1;
     o.output = GD_OUTPUT_DISCARD;
     o.task_timeout_ms = j->timeout_ms;
     o.retries = j->retries;

@@ -37,7 +37,9 @@ struct tr_settings {
         *decoder; /* "lanes", which decode many recordings at once, "whisper.cpp", or "auto" (NULL): lanes if they
                               can do what the settings ask for (decoding/limits.h) */
     unsigned batch_size; /* number of recordings that lanes decode at once; 0: chosen from the free memory */
-    const char *split;   /* lanes: "never": a long file is not cut into parts that are decoded at once; NULL, "auto" */
+    unsigned
+        halvings; /* how often that number is halved. Not in the text: the worker sets it after set-ups that died */
+    const char *split; /* lanes: "never": a long file is not cut into parts that are decoded at once; NULL, "auto" */
     const char *input_base; /* "https://host/directory": files are fetched from there; NULL: they are opened */
 
     /* Search. A window (30 s of audio) is decoded at the first temperature. If the result is bad, the temperature is

@@ -17,11 +17,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gpu_dispatch/worker.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "apps/transcribe/audio/audio.h"
@@ -80,16 +82,55 @@ static int open_transcriber(struct worker *x)
     return open_solo(x, why);
 }
 
+/* --- set-ups that died -------------------------------------------------------- */
+
+/* If a GPU lacks memory for a kernel, ggml ends the process, and the next process of this worker would do the same. So
+ * a file tells it how many set-ups have died. Each adds a byte, and the first one that ends deletes the file. It is named
+ * after the dispatcher and the worker. Without such a file, nothing is known. */
+static void name_trial(char path[PATH_MAX], int worker_id)
+{
+    const char *directory = getenv("TMPDIR");
+    snprintf(path, PATH_MAX, "%s/gpu-dispatch-transcribe-%u-%d-%d", directory && *directory ? directory : "/tmp",
+             (unsigned)geteuid(), (int)getppid(), worker_id);
+}
+
+/* Returns the number of set-ups of this worker that have died. */
+static unsigned begin_trial(const char *path, unsigned restarts)
+{
+    struct stat st;
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return 0;
+    const bool own = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+    /* A first process has no earlier ones: what is in the file comes from another dispatcher with the same number. */
+    const bool begun = own && (restarts > 0 || ftruncate(fd, 0) == 0) && write(fd, "x", 1) == 1;
+    close(fd);
+    return begun && restarts > 0 ? (unsigned)st.st_size : 0;
+}
+
+static int open_settings(struct worker *x, const struct gd_setup *s)
+{
+    char trial[PATH_MAX];
+    const char *args = s->args;
+    const size_t size = s->args_size; /* gpu-dispatch passes a string, and counts its final NUL */
+    if (tr_settings_read(&x->settings, &x->kept, args, size > 0 && args[size - 1] == '\0' ? size - 1 : size) < 0)
+        return -1;
+    name_trial(trial, s->worker_id);
+    x->settings.halvings = begin_trial(trial, s->restarts);
+    const int rc = open_transcriber(x);
+    unlink(trial);
+    return rc;
+}
+
+/* --- set-up ------------------------------------------------------------------- */
+
 static int setup(struct gd_worker *w, const struct gd_setup *s)
 {
     struct worker *x = calloc(1, sizeof *x);
     if (!x)
         return gd_worker_error(w, "no memory");
     signal(SIGXFSZ, SIG_IGN); /* so that writing past `ulimit -f` is an error like a full disk */
-    const char *args = s->args;
-    const size_t size = s->args_size; /* gpu-dispatch passes a string, and counts its final NUL */
-    if (tr_settings_read(&x->settings, &x->kept, args, size > 0 && args[size - 1] == '\0' ? size - 1 : size) < 0 ||
-        open_transcriber(x) < 0) {
+    if (open_settings(x, s) < 0) {
         close_worker(x);
         return gd_worker_error(w, "%s", gd__fail_text());
     }

@@ -1,4 +1,6 @@
 /* The transcription worker with the decoder of many files at once, as the library runs it. */
+#include <sys/stat.h>
+
 #include "support/directory.h"
 #include "support/test.h"
 #include "transcribe/job.h"
@@ -130,6 +132,45 @@ TEST_WITHIN(300, slots_are_halved_until_they_fit)
     CHECK_EQ(run(j), 0);
     CHECK_STR(member(j, 0, "text"), spoken(j->files[0]));
     CHECK_CONTAINS(contents("log"), "recordings at once: there is not enough memory for 256");
+}
+
+/* The first two processes die in their set-up, because memory for 256 and 128 slots is missing where ggml cannot report
+ * it. The file that counts them is deleted. */
+TEST_WITHIN(300, slots_are_halved_after_a_set_up_that_died)
+{
+    struct job *j = new_job();
+    directory_enter();
+    source_path("");
+    preload("preload_memory.so");
+    setenv("GD_MEMORY_MOST", "120000000", 1);
+    setenv("GD_MEMORY_ABORT", "1", 1);
+    CHECK_EQ(mkdir("tmp", 0700), 0);
+    setenv("TMPDIR", "tmp", 1);
+    j->settings = "batch_size=256\n";
+    j->setup_attempts = 3;
+    j->log = "log";
+    add_clip(j, FIRST);
+    CHECK_EQ(run(j), 0);
+    CHECK_STR(member(j, 0, "text"), spoken(j->files[0]));
+    CHECK_EQ(j->attempts[0], 1);
+    CHECK_CONTAINS(contents("log"), "decoding 64 recordings at once: there is not enough memory for 256");
+    CHECK_EQ(rmdir("tmp"), 0);
+}
+
+/* A process that replaces one that died later has all its slots. */
+TEST_WITHIN(300, slots_are_not_halved_after_other_deaths)
+{
+    static const char *const env[] = { "GD_KILL=started:2", NULL };
+    struct job *j = new_job();
+    directory_enter();
+    j->settings = "batch_size=2\n";
+    j->env = env;
+    j->log = "log";
+    for (int i = 0; i < 3; i++)
+        add_clip(j, FIRST + i);
+    CHECK_EQ(run(j), 0);
+    CHECK_STR(member(j, 2, "text"), spoken(j->files[2]));
+    CHECK(!strstr(contents("log"), "at once"));
 }
 
 TEST_WITHIN(300, a_beam_search_is_left_to_whisper_and_logged)

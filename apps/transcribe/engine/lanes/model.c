@@ -54,11 +54,15 @@ static unsigned fitting_slots(const struct tr_lanes_model *m)
     return all == 0 || fit > GPU_SLOTS ? GPU_SLOTS : fit > 0 ? (unsigned)fit : 1;
 }
 
+/* Where memory is missing for a buffer, half of the slots are tried. Where it is missing for a kernel, ggml ends the process:
+ * then the next process begins with half of the slots. */
 static int open_net(struct tr_lanes_model *m, const struct tr_settings *s)
 {
     const unsigned wanted = s->batch_size ? s->batch_size : s->no_gpu ? CPU_SLOTS : fitting_slots(m);
     int rc;
     m->slots = wanted;
+    for (unsigned i = 0; i < s->halvings && m->slots > 1; i++)
+        m->slots /= 2;
     do {
         m->shape = (struct tr_net_shape){
             .slots = m->slots < 2 ? 2 : (int)m->slots,
