@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
-# Measures transcription on a machine with a real NVIDIA GPU and without network. Builds whisper.cpp with CUDA and this
-# tree with the worker, makes models of real sizes with random weights, transcribes synthetic recordings, and prints a
-# table. That machine needs gcc, g++, CMake, Ninja or make, Meson, nvcc, and Python with NumPy. Everything else is in
-# carry/.
+# Measures transcription on a machine with a real NVIDIA GPU and without network, in one call of less than ten minutes.
+# Builds whisper.cpp with CUDA and this tree with the worker, makes models of real sizes with random weights and five hours
+# of sound, and transcribes it with this tree, with whisper.cpp alone (less of the sound) and with batched PyTorch
+# (bench/torch_whisper.py). Prints two tables: what was measured, and the targets. That machine needs gcc, g++, CMake, Ninja,
+# nvcc, and Python with NumPy and PyTorch. Everything else is in carry/.
 #
 #   tools/gpu_transcribe.sh pack             on a machine with network: fills carry/ (shared libraries and headers of
-#                                            libsndfile and libsoxr, sources of whisper.cpp, speech)
+#                                            libsndfile and libsoxr, sources of whisper.cpp, Meson, speech)
 #   tools/gpu_transcribe.sh run [BUILD_DIR [LOG_DIR]]
 #
-# DRY=1: runs on the CPU, with small models and little audio, to try the script.
-# SIZES="base large-v3", WORKERS="1 2 4", ROUNDS=3, MINUTES=20, THREADS=4: what to measure.
+# DRY=1: runs on the CPU, with the demo model and little sound, to try the script.
+# SIZES="base large-v3", MINUTES=300, FILES=128: what to measure.
+# ALONE="30 10": minutes of sound for whisper.cpp alone, for each of SIZES; it is much slower.
+# VARIANTS="64 128 64f": what to run of this tree. 64 is the number of slots. With f, cuBLAS adds in 32 bits
+#   (GGML_CUDA_FORCE_CUBLAS_COMPUTE_32F=1). The first one is compared with the targets.
+# THREADS=N: option --threads (default: the one of the command). BATCH=64: windows in a batch of PyTorch.
+# LIMIT=570: seconds for everything. A part that does not fit any more is left out or ended.
 # carry/whisper-cuda.tar.xz may contain the directory that `WHISPER_ARCHS=90 tools/whisper.sh cuda` makes. Then
 # whisper.cpp is not built.
+# If OUT is set, the tables and the logs are also written to this directory.
 #
-# The models have random weights and write 100 tokens for each 30 s of any audio (tools/train/export.py --says). Speech
-# has about as many tokens, so the work is that of a trained model of this size. The text of the demo model shows
-# whether the GPU computes the same as the CPU.
+# If one part fails, the others still run. The models have random weights and write 100 tokens for each 28 s of any audio
+# (tools/train/export.py --says). Speech has about as many tokens, so the work is that of a trained model of this size. The
+# text of the demo model shows whether the GPU computes the same as the CPU.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 carry=$PWD/carry
 dry=${DRY:-}
+limit=${LIMIT:-570}
 
 die() {
     echo "gpu_transcribe: $*" >&2
@@ -59,16 +67,22 @@ SH
     chmod +x "$carry/bin/pkg-config"
 }
 
-pack_speech() {
-    local file
-    for file in tests/data/speech/*.flac; do
-        flac -s -f -d -o "$carry/speech/$(basename "${file%.flac}").wav" "$file" || die "flac could not read $file"
-    done
+pack_speech() { # as WAV files
+    python3 - "$PWD/tests" "$carry/speech" <<'PY' || die "could not read tests/data/speech"
+import pathlib, sys
+sys.dont_write_bytecode = True
+tests, out = map(pathlib.Path, sys.argv[1:])
+sys.path.append(str(tests / "transcribe" / "accuracy"))
+import clips
+for path in sorted((tests / "data" / "speech").glob("*.flac")):
+    clips.write(out / f"{path.stem}.wav", clips.read(path))
+PY
     sed 's/\.flac/.wav/' tests/data/speech/transcripts.tsv >"$carry/speech/transcripts.tsv"
 }
 
 pack() {
     mkdir -p "$carry"/{bin,include,lib/pkgconfig,speech}
+    python3 -m pip install -q --disable-pip-version-check --upgrade --target "$carry/python" meson || die "could not get Meson"
     pack_library sndfile sndfile.h sndfile
     pack_library soxr soxr.h soxr
     pack_tool
@@ -84,17 +98,21 @@ pack() {
 
 # --- run: building -----------------------------------------------------------------------
 
-step() { # runs a step with its own log; if it fails, the script ends
+left() { echo $((limit - SECONDS)); }
+
+step() { # step NAME COMMAND...: runs a step with its own log
     local name=$1 start=$SECONDS
     shift
-    "$@" >"$logs/$name.log" 2>&1 || {
+    if "$@" >"$logs/$name.log" 2>&1; then
+        echo "-- $name: $((SECONDS - start)) s"
+    else
         tail -n 30 "$logs/$name.log"
-        die "$name failed after $((SECONDS - start)) s"
-    }
-    echo "-- $name: $((SECONDS - start)) s"
+        echo "gpu_transcribe: $name failed after $((SECONDS - start)) s" >&2
+        return 1
+    fi
 }
 
-build_whisper() {
+find_whisper() { # builds whisper.cpp, and writes where it is to $logs/prefix
     if [ -n "$dry" ]; then
         tools/whisper.sh cpu
     elif [ -f "$carry/whisper-cuda.tar.xz" ]; then
@@ -102,213 +120,167 @@ build_whisper() {
             sed -i "s|^prefix=.*|prefix=$build-whisper|" "$build-whisper/lib/pkgconfig/whisper.pc" && echo "$build-whisper"
     else
         WHISPER_SDIST=$carry/whisper.tar.gz tools/whisper.sh cuda
-    fi
+    fi >"$logs/prefix"
 }
 
-make_models() { # in parallel with the compilers, which leave a core or two free
+make_models() { # in parallel with the compilers
     local size
     for size in $sizes; do
-        (cd tools/train && python3 export.py --random "$size" --says 100 "$models/ggml-$size.bin") || return 1
+        if [ "$size" = demo ]; then
+            cp models/ggml-demo.bin "$models/"
+        else
+            (cd tools/train && python3 export.py --random "$size" --says 100 "$models/ggml-$size.bin")
+        fi
     done
 }
 
-# Makes recordings of about a minute. Each has the clips in a random order, with pauses.
+# Makes recordings of different lengths. Each has the clips in a random order, with pauses.
 make_audio() {
-    python3 - "$carry/speech" "$logs/audio" "$minutes" <<'PY'
+    python3 - "$carry/speech" "$logs/audio" "$minutes" "$files" <<'PY'
 import os, random, sys, wave
-source, out, minutes = sys.argv[1], sys.argv[2], float(sys.argv[3])
+source, out, minutes, files = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 clips = []
 for name in sorted(os.listdir(source)):
     if name.endswith(".wav"):
         with wave.open(os.path.join(source, name)) as f:
             clips.append(f.readframes(f.getnframes()))
 os.makedirs(out, exist_ok=True)
-rng, made = random.Random(1), 0
-while made < minutes * 60:
-    parts, seconds, wanted = [], 0, rng.uniform(30, 90)
-    while seconds < wanted:
+rng = random.Random(1)
+shares = [rng.uniform(0.4, 1.6) for _ in range(files)]
+for i, share in enumerate(shares):
+    wanted = int(share / sum(shares) * minutes * 60 * 16000) * 2
+    parts, size = [], 0
+    while size < wanted:
         parts += [rng.choice(clips), bytes(2 * rng.randrange(4000, 20000))]
-        seconds += (len(parts[-1]) + len(parts[-2])) / 32000
-    with wave.open(os.path.join(out, f"recording_{int(made):05d}.wav"), "wb") as f:
+        size += len(parts[-1]) + len(parts[-2])
+    with wave.open(os.path.join(out, f"recording_{i:03d}.wav"), "wb") as f:
         f.setparams((1, 2, 16000, 0, "NONE", ""))
-        f.writeframes(b"".join(parts))
-    made += seconds
+        f.writeframes(b"".join(parts)[:wanted])
 PY
 }
 
 build_tree() {
-    meson setup "$build" --buildtype=release -Dtests=false -Dexamples=false -Dpython=disabled -Dffmpeg=disabled \
+    local prefix
+    prefix=$(tail -n 1 "$logs/prefix")
+    $meson setup "$build" --buildtype=release -Dtests=false -Dexamples=false -Dpython=disabled -Dffmpeg=disabled \
         -Dtranscribe=enabled -Dpkg_config_path="$prefix/lib/pkgconfig,$carry/lib/pkgconfig" && ninja -C "$build"
 }
 
 # --- run: measuring ----------------------------------------------------------------------
 
-# Runs a command, and records the utilization and memory of the GPU five times a second meanwhile.
-sampled() {
-    local name=$1 sampler=
-    shift
+# part NAME SECONDS COMMAND...: runs a command, and records the load of the GPU meanwhile. Leaves it out if there are not at
+# least SECONDS left, and ends it when there are none.
+part() {
+    local name=$1 needed=$2 sampler=
+    shift 2
+    if [ "$(left)" -lt "$needed" ]; then
+        echo "gpu_transcribe: $name is left out: only $(left) s of $limit s are left" >&2
+        return 1
+    fi
     if [ -z "$dry" ]; then
-        nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader,nounits -lms 200 >"$logs/$name.gpu" 2>&1 &
+        nvidia-smi --query-gpu=timestamp,utilization.gpu,memory.used --format=csv,noheader,nounits -lms 100 >"$logs/$name.gpu" 2>&1 &
         sampler=$!
     fi
-    local start
+    local start status=0
     start=$(date +%s.%N)
-    ("$@") >"$logs/$name.out" 2>"$logs/$name.err" || echo "gpu_transcribe: $name failed: $(tail -n 5 "$logs/$name.err")" >&2
-    echo "$start $(date +%s.%N)" >"$logs/$name.times"
+    timeout -k 5 "$(left)" "$@" >"$logs/$name.out" 2>"$logs/$name.err" || status=$?
+    echo "$start $(date +%s.%N) $status" >"$logs/$name.times"
     [ -z "$sampler" ] || { kill "$sampler" && wait "$sampler" 2>/dev/null; }
-    return 0
+    [ "$status" = 0 ] || echo "gpu_transcribe: $name ended with $status: $(tail -n 5 "$logs/$name.err")" >&2
+    summarise >"$logs/tables" 2>"$logs/tables.err" # a call that is ended early still has what it measured
+    save
 }
 
-# transcribe NAME MODEL WORKERS [OPTION...]
-transcribe() {
-    exec "$build/gpu-dispatch" transcribe --input-dir "$logs/audio" --output-dir "$logs/$1.text" --gpus "$gpus" --workers "$3" \
-        --model "$models/ggml-$2.bin" --language en --threads "$threads" --progress none --output "$logs/$1.jsonl" "${@:4}"
+save() {
+    [ -n "${OUT:-}" ] || return 0
+    cp "$logs/tables" "$OUT/tables.md"
+    tar -C "$logs" -czf "$OUT/logs.tar.gz" --exclude='*.text' --exclude=models --exclude=audio . 2>/dev/null
 }
 
-# Kills one of two workers in the middle of a file, after the first file is done.
-kill_one() {
-    local pid results
-    exec {results}< <(transcribe "$1" "$2" 2 --retries 2 --output - 2>"$logs/$1.err")
-    pid=$!
-    read -r _ <&"$results" && kill -KILL "$(pgrep -n -P "$pid")"
-    cat <&"$results" >/dev/null
-    wait "$pid" || echo "gpu_transcribe: the run with a killed worker ended with $?: $(tail -n 5 "$logs/$1.err")" >&2
-    awk -v name="$1" '$1 == "all" { print name ": " $2 " files, " $3 " failed, restarted workers: " $5 }' "$logs/$1.err"
+# ours SIZE VARIANT
+ours() {
+    local name=ours_$1_$2 options=(--batch-size "${2%f}") settings=()
+    [ -z "${THREADS:-}" ] || options+=(--threads "$THREADS")
+    [ "$2" = "${2%f}" ] || settings=(GGML_CUDA_FORCE_CUBLAS_COMPUTE_32F=1)
+    part "$name" 20 env "${settings[@]}" "$build/gpu-dispatch" transcribe --input-dir "$logs/audio" --output-dir "$logs/$name.text" \
+        --gpus "$gpus" --model "$models/ggml-$1.bin" --language en --decoder lanes --progress none --output "$logs/$name.jsonl" \
+        "${options[@]}"
 }
 
-# Checks that all runs wrote the same texts.
-compare() {
-    local name first=$1
-    for name in "${@:2}"; do
-        if diff -rq "$logs/$first.text" "$logs/$name.text" >"$logs/$name.diff"; then
-            echo "$name: $(find "$logs/$name.text" -type f | wc -l) texts, the same as $first"
-        else
-            echo "$name: $(wc -l <"$logs/$name.diff") texts differ from $first"
-        fi
-    done
-}
-
-alone() { # runs whisper.cpp alone, in one process
-    local gpu=-g
+# alone SIZE MINUTES: whisper.cpp in one process, with the first recordings
+alone() {
+    local name=alone_$1 gpu=-g
     [ -z "$dry" ] || gpu=
-    mkdir -p "$logs/$1.text"
-    find "$logs/audio" -name '*.wav' | sort >"$logs/$1.files"
-    # shellcheck disable=SC2086 # an option or nothing
-    sampled "$1" sh -c '"$1" $2 -t "$6" "$3" "$4" <"$5"' - "$build/bench/bench_whisper_loop" "$gpu" "$models/ggml-$2.bin" \
-        "$logs/$1.text" "$logs/$1.files" "$threads"
+    mkdir -p "$logs/$name.text"
+    find "$logs/audio" -name '*.wav' -printf '%p %s\n' | sort |
+        awk -v most="$2" '{ bytes += $2 } NR == 1 || bytes <= most * 60 * 32000 { print $1 }' >"$logs/$name.files"
+    # shellcheck disable=SC2016,SC2086 # expanded by the inner shell; an option or nothing
+    part "$name" 20 sh -c '"$1" $2 -t "$6" "$3" "$4" <"$5"' - "$build/bench/bench_whisper_loop" "$gpu" "$models/ggml-$1.bin" \
+        "$logs/$name.text" "$logs/$name.files" "${THREADS:-4}"
 }
 
-# show NAME WHAT PEER: prints a line of the table, from all rounds. The ratio compares the time with that of PEER in the
-# same round.
-show() {
-    python3 - "$logs" "$1" "$2" "$3" "$logs/audio" "$rounds" <<'PY'
-import json, os, statistics, sys, wave
-logs, name, what, peer, audio, rounds = sys.argv[1:]
-total = sum(f.getnframes() / f.getframerate() for f in (wave.open(os.path.join(audio, n)) for n in os.listdir(audio)))
-files = len(os.listdir(audio))
-
-def whole(name, n):
-    start, end = map(float, open(f"{logs}/{name}.{n}.times").read().split())
-    return end - start
-
-def inner(n):  # seconds from the start of the first file, without starting and loading; number of failures
-    path = f"{logs}/{name}.{n}.jsonl"
-    lines = [json.loads(line) for line in open(path)] if os.path.exists(path) else []
-    seconds = max(e["started"] + e["seconds"] for e in lines) - min(e["started"] for e in lines) if lines else None
-    return seconds, sum(each["status"] != "ok" for each in lines)
-
-def gpu(n):  # mean load from the first to the last time it is above 0; maximum memory
-    path = f"{logs}/{name}.{n}.gpu"
-    rows = [line.split(",") for line in open(path)] if os.path.exists(path) else []
-    rows = [tuple(map(int, row)) for row in rows if len(row) == 2 and all(cell.strip().isdigit() for cell in row)]
-    used = [i for i, row in enumerate(rows) if row[0] > 0]
-    if not used:
-        return None
-    return statistics.mean(row[0] for row in rows[used[0]: used[-1] + 1]), max(row[1] for row in rows)
-
-def spread(values, form):
-    low, high = form.format(min(values)), form.format(max(values))
-    middle = form.format(statistics.median(values))
-    return middle if low == high else f"{middle} ({low} to {high})"
-
-every = range(1, int(rounds) + 1)
-texts = sum(len(names) for n in every for _, _, names in os.walk(f"{logs}/{name}.{n}.text"))
-times = [whole(name, n) for n in every]
-inside = [each for each in map(inner, every) if each[0] is not None]
-loads = [each for each in map(gpu, every) if each]
-cells = [
-    what,
-    f"{texts} of {files * len(every)}" + (f", {sum(f for _, f in inside)} failed" if any(f for _, f in inside) else ""),
-    spread(times, "{:.1f}") + " s",
-    f"{statistics.median(times) / total:.4f}",
-    f"{total / statistics.median([s for s, _ in inside]):,.0f}" if inside else "-",
-    spread([whole(peer, n) / t for n, t in zip(every, times)], "{:.2f}") if peer != name else "",
-    spread([load for load, _ in loads], "{:.0f}") + " %" if loads else "-",
-    f"{max(memory for _, memory in loads):,} MiB" if loads else "-",
-]
-print("| " + " | ".join(cells) + " |", flush=True)
-PY
+peer() { # peer SIZE: batched PyTorch
+    local name=torch_$1 size=$1
+    [ -z "$dry" ] || size="test"
+    find "$logs/audio" -name '*.wav' | sort >"$logs/$name.files"
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    part "$name" 30 sh -c 'python3 "$1" --size "$2" --batch "$3" "$4" <"$5"' - "$PWD/bench/torch_whisper.py" "$size" "$batch" \
+        "$logs/$name.text" "$logs/$name.files"
 }
 
 # Checks that the demo model computes the same on the GPU as on the CPU.
 check_text() {
     "$build/gpu-dispatch" transcribe --input-dir "$carry/speech" --output-dir "$logs/demo.text" --gpus "$gpus" --model \
-        models/ggml-demo.bin --language en --threads "$threads" --progress none >"$logs/demo.out" 2>&1 || tail -n 20 "$logs/demo.out"
+        models/ggml-demo.bin --language en --progress none >"$logs/demo.out" 2>&1 || tail -n 20 "$logs/demo.out"
     tools/wer.py "$carry/speech/transcripts.tsv" "$logs/demo.text" --show none --limit 10
 }
 
-# Measures in turn, because the speed of a machine changes over time.
-measure_size() {
-    local size=$1 round workers runs=
-    for ((round = 1; round <= rounds; round++)); do
-        alone "alone_$size.$round" "$size"
-        for workers in $counts; do
-            sampled "ours_${size}_$workers.$round" transcribe "ours_${size}_$workers.$round" "$size" "$workers"
+summarise() { python3 tools/gpu_transcribe_tables.py "$logs" "$sizes" "$variants"; }
+
+# The parts that are compared with targets come first, then the other variants.
+measure() {
+    local size variant first=${variants%% *} minutes_alone=$alone_minutes
+    for size in $sizes; do
+        ours "$size" "$first"
+        alone "$size" "${minutes_alone%% *}"
+        minutes_alone=${minutes_alone#* }
+        peer "$size"
+    done
+    for size in $sizes; do
+        for variant in ${variants#"$first"}; do
+            ours "$size" "$variant"
         done
     done
-    show "alone_$size" "$size, whisper.cpp alone" "alone_$size"
-    for workers in $counts; do
-        show "ours_${size}_$workers" "$size, $workers worker$([ "$workers" = 1 ] || echo s)" "alone_$size"
-        runs="$runs ours_${size}_$workers.1"
-    done
-    kill_one "killed_$size" "$size" >>"$logs/compared"
-    # shellcheck disable=SC2086 # a list
-    compare "alone_$size.1" $runs "killed_$size" >>"$logs/compared"
 }
 
 run() {
     build=$(realpath -m "${1:-build-gpu}")
     logs=$(realpath -m "${2:-$build-logs}")
-    models=$logs/models gpus=${GPUS:-auto} sizes=${SIZES:-"base large-v3"} minutes=${MINUTES:-20} threads=${THREADS:-4}
-    rounds=${ROUNDS:-3} counts=${WORKERS:-1 2 4}
+    models=$logs/models gpus=${GPUS:-auto} sizes=${SIZES:-"base large-v3"} minutes=${MINUTES:-300} files=${FILES:-128}
+    alone_minutes=${ALONE:-30 10} variants=${VARIANTS:-64 128 64f} batch=${BATCH:-64}
     [ -d "$carry/speech" ] || die "$carry is empty: first run tools/gpu_transcribe.sh pack on a machine with network"
-    [ -z "$dry" ] || gpus=sim:1 sizes=${SIZES:-tiny} minutes=${MINUTES:-1} threads=1
+    [ -z "$dry" ] || gpus=cpu:1 sizes=${SIZES:-demo} minutes=${MINUTES:-1} files=${FILES:-3} alone_minutes=${ALONE:-0.4} \
+        variants=${VARIANTS:-2 4} batch=${BATCH:-2}
     mkdir -p "$models" || exit 1
     export PATH=$PATH:/usr/local/cuda/bin LD_LIBRARY_PATH=$carry/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     command -v pkg-config >/dev/null || { chmod +x "$carry"/bin/* && export PKG_CONFIG=$carry/bin/pkg-config; }
+    meson=meson
+    command -v meson >/dev/null || { export PYTHONPATH=$carry/python && meson="python3 -m mesonbuild.mesonmain"; }
     [ -n "$dry" ] || nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
     make_models >"$logs/models.log" 2>&1 &
     local modelling=$!
     step audio make_audio
-    step whisper sh -c '"$@" >"$0"' "$logs/prefix" "$BASH" "$PWD/tools/gpu_transcribe.sh" build_whisper "$build"
-    prefix=$(tail -n 1 "$logs/prefix")
-    step build build_tree
-    wait "$modelling" || die "could not make the models: $(tail -n 5 "$logs/models.log")"
+    step whisper find_whisper && step build build_tree
+    wait "$modelling" || echo "gpu_transcribe: could not make all models: $(tail -n 5 "$logs/models.log")" >&2
     check_text
-    : >"$logs/compared"
-    printf '%s s of audio in %s files, %s threads, %s rounds\n\n' "$(du -sb "$logs/audio" | awk '{ printf "%.0f", $1 / 32000 }')" \
-        "$(find "$logs/audio" -name '*.wav' | wc -l)" "$threads" "$rounds"
-    printf '| what | files | whole run | RTF | times real time, without starting | compared with whisper.cpp alone | GPU busy | GPU memory, maximum |\n|---|---|---|---|---|---|---|---|\n'
-    local size
-    for size in $sizes; do
-        measure_size "$size"
-    done
-    printf '\n%s\n' "$(cat "$logs/compared")"
+    measure
+    summarise | tee "$logs/tables"
+    save
+    echo "-- everything: $SECONDS s"
 }
 
 case ${1:-} in
 pack) pack ;;
 run) run "${@:2}" ;;
-build_whisper) build=$2 && build_whisper ;;
 *) die "usage: gpu_transcribe.sh pack | run [BUILD_DIR [LOG_DIR]]" ;;
 esac
