@@ -539,19 +539,30 @@ static size_t count_words(const char *text)
 }
 
 /* The file has two pieces. No word is lost or repeated where they meet. */
-TEST_WITHIN(600, a_long_file_in_pieces)
+static void check_pieces(const char *settings)
 {
     struct job *j = new_job();
     char text[2000];
     directory_enter();
     join_clips("long.wav", 22, 3, text, sizeof text);
-    j->settings = "piece_seconds=90\n";
+    j->settings = settings;
     add_file(j, "long.wav");
     CHECK_EQ(run(j), 0);
     CHECK_STR(member(j, 0, "audio_duration"), "98.582");
     CHECK_EQ(count_words(member(j, 0, "text")), count_words(text));
     CHECK_STR(member(j, 0, "text"), text);
     CHECK_STR(member(j, 0, "segments"), "22");
+}
+
+/* With --split auto, lanes do not use pieces. */
+TEST_WITHIN(600, a_long_file_in_pieces)
+{
+    check_pieces("decoder=lanes\nsplit=never\npiece_seconds=90\n");
+}
+
+TEST_WITHIN(600, a_long_file_in_pieces_by_whisper)
+{
+    check_pieces("decoder=whisper.cpp\npiece_seconds=90\n");
 }
 
 /* The worker stops by itself or is killed. In both cases the next file succeeds. */

@@ -201,8 +201,13 @@ TEST_WITHIN(900, pieces_after_the_first)
     put_clip(f, "talk.wav");
     put_clip(f, "talk.wav");
     end_wav(f);
-    check_differ("piece_seconds=90\nhotwords=zero", "piece_seconds=90\nhotwords=zero\ncondition_on_previous_text=no",
-                 NULL, "long.wav");
+    static const char *const decoders[] = { "decoder=lanes\nsplit=never\npiece_seconds=90\nhotwords=zero",
+                                            "decoder=whisper.cpp\npiece_seconds=90\nhotwords=zero" };
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
+        char without[200];
+        snprintf(without, sizeof without, "%s\ncondition_on_previous_text=no", decoders[i]);
+        check_differ(decoders[i], without, NULL, "long.wav");
+    }
 }
 
 /* Only lanes can do these. */
