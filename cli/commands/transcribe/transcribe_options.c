@@ -314,8 +314,8 @@ static const struct cli_opt table[] = {
 
 #define ABOUT                                                                           \
     "\n"                                                                                \
-    "Transcribes every audio file in a directory with a Whisper model, one file at a\n" \
-    "time on each GPU, longest first, and prints a summary at the end.\n"               \
+    "Transcribes every audio file in a directory with a Whisper model, many files at\n" \
+    "once on each GPU, longest first, and prints a summary at the end.\n"               \
     "\n"                                                                                \
     "Examples:\n"
 #define AFTER                                                                            \
