@@ -11,7 +11,8 @@
 #
 # DRY=1: runs on the CPU, with the demo model and little sound, to try the script.
 # SIZES="base large-v3", MINUTES=300, FILES=128: what to measure.
-# ALONE="30 10": minutes of sound for whisper.cpp alone, for each of SIZES; it is much slower.
+# ALONE="30 10": minutes of sound for whisper.cpp alone, for each of SIZES; it is much slower. It runs without CUDA graphs,
+#   as its own build does by default. ALONE_GRAPHS=1: with them.
 # VARIANTS="64 128 64f": what to run of this tree. 64 is the number of slots. With f, cuBLAS adds in 32 bits
 #   (GGML_CUDA_FORCE_CUBLAS_COMPUTE_32F=1). The first one is compared with the targets.
 # THREADS=N: option --threads (default: the one of the command). BATCH=64: windows in a batch of PyTorch.
@@ -209,13 +210,14 @@ ours() {
 
 # alone SIZE MINUTES: whisper.cpp in one process, with the first recordings
 alone() {
-    local name=alone_$1 gpu=-g
+    local name=alone_$1 gpu=-g settings=(GGML_CUDA_DISABLE_GRAPHS=1)
     [ -z "$dry" ] || gpu=
+    [ -z "${ALONE_GRAPHS:-}" ] || settings=()
     mkdir -p "$logs/$name.text"
     find "$logs/audio" -name '*.wav' -printf '%p %s\n' | sort |
         awk -v most="$2" '{ bytes += $2 } NR == 1 || bytes <= most * 60 * 32000 { print $1 }' >"$logs/$name.files"
     # shellcheck disable=SC2016,SC2086 # expanded by the inner shell; an option or nothing
-    part "$name" 20 sh -c '"$1" $2 -t "$6" "$3" "$4" <"$5"' - "$build/bench/bench_whisper_loop" "$gpu" "$models/ggml-$1.bin" \
+    part "$name" 20 env "${settings[@]}" sh -c '"$1" $2 -t "$6" "$3" "$4" <"$5"' - "$build/bench/bench_whisper_loop" "$gpu" "$models/ggml-$1.bin" \
         "$logs/$name.text" "$logs/$name.files" "${THREADS:-4}"
 }
 
@@ -230,7 +232,7 @@ peer() { # peer SIZE: batched PyTorch
 
 # Checks that the demo model computes the same on the GPU as on the CPU.
 check_text() {
-    "$build/gpu-dispatch" transcribe --input-dir "$carry/speech" --output-dir "$logs/demo.text" --gpus "$gpus" --model \
+    timeout 120 "$build/gpu-dispatch" transcribe --input-dir "$carry/speech" --output-dir "$logs/demo.text" --gpus "$gpus" --model \
         models/ggml-demo.bin --language en --progress none >"$logs/demo.out" 2>&1 || tail -n 20 "$logs/demo.out"
     tools/wer.py "$carry/speech/transcripts.tsv" "$logs/demo.text" --show none --limit 10
 }
