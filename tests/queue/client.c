@@ -129,38 +129,43 @@ static void take_message(struct client *c, char *line)
     forget(c, first + all + 2);
 }
 
+/* Handles the first line of the buffer, which is complete. True: it was that of a message. */
+static bool take_line(struct client *c)
+{
+    const size_t n = await_line(c);
+    char *line = strndup(c->buffer, n);
+    CHECK(line != NULL);
+    const bool is_message = strncmp(line, "MSG ", 4) == 0 || strncmp(line, "HMSG ", 5) == 0;
+    if (is_message)
+        take_message(c, line);
+    else
+        forget(c, n + 2);
+    if (strncmp(line, "PING", 4) == 0)
+        send_all(c, "PONG\r\n", 6);
+    if (strncmp(line, "-ERR", 4) == 0)
+        FAIL("the server says %s", line);
+    free(line);
+    return is_message;
+}
+
 void client_next(struct client *c)
 {
-    for (;;) {
-        const size_t n = await_line(c);
-        char *line = strndup(c->buffer, n);
-        CHECK(line != NULL);
-        const bool is_message = strncmp(line, "MSG ", 4) == 0 || strncmp(line, "HMSG ", 5) == 0;
-        if (is_message)
-            take_message(c, line);
-        else
-            forget(c, n + 2);
-        if (strncmp(line, "PING", 4) == 0)
-            send_all(c, "PONG\r\n", 6);
-        if (strncmp(line, "-ERR", 4) == 0)
-            FAIL("the server says %s", line);
-        free(line);
-        if (is_message)
-            return;
-    }
+    while (!take_line(c))
+        ;
 }
 
 bool client_next_unless(struct client *c, int fd)
 {
-    while (!strstr(c->buffer, "MSG ")) {
-        struct pollfd p[2] = { { c->fd, POLLIN, 0 }, { fd, POLLIN, 0 } };
-        CHECK(poll(p, 2, -1) > 0 || errno == EINTR);
-        if (p[0].revents)
-            receive(c);
-        else if (p[1].revents)
-            return false;
-    }
-    client_next(c);
+    do {
+        while (!strstr(c->buffer, "\r\n")) {
+            struct pollfd p[2] = { { c->fd, POLLIN, 0 }, { fd, POLLIN, 0 } };
+            CHECK(poll(p, 2, -1) > 0 || errno == EINTR);
+            if (p[0].revents)
+                receive(c);
+            else if (p[1].revents)
+                return false;
+        }
+    } while (!take_line(c));
     return true;
 }
 
