@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text/printable.h"
 #include "dispatch/internal.h"
 
 enum { NEWS_NONE, NEWS_WRITING, NEWS_READY, NEWS_TAKEN };
@@ -98,6 +99,9 @@ static void report_idle(struct gd_dispatcher *d, int gpu_id, const char *why)
 
 static void report_out(struct gd_dispatcher *d, unsigned worker, int gpu_id, const char *why)
 {
+    char cause[GD__SETUP_ERROR_MAX - 16];
+    gd__text_cause(cause, sizeof cause, why);
+    snprintf(d->device_error, sizeof d->device_error, "GPU %d: %s", gpu_id, cause);
     if (d->listener.device_out)
         d->listener.device_out(d->listener.user, (int)worker, gpu_id, why);
     if (d->o.on_device_out)

@@ -192,14 +192,15 @@ struct gd_dispatcher {
 
     uint64_t feeder_deadline; /* after this time, a source that does not return is abandoned */
     bool source_over;
-    bool cut_off;                          /* see gd__supervisor_cut_off() */
-    char setup_error[GD__SETUP_ERROR_MAX]; /* the message of the first setup that failed; "": none has failed */
-    struct gd_source own;                  /* the source of gd_dispatcher_run(), from the options */
-    unsigned runs;                         /* how many runs have begun */
-    bool over;                             /* there can be no further run, and nothing is left of the last one */
-    pid_t owner;                           /* the process that began the first run; only this one has the workers */
-    _Atomic bool busy;                     /* a thread is in gd_dispatcher_run(), _run_source() or _stop_workers() */
-    _Atomic bool running;                  /* as busy, and thread is that thread */
+    bool cut_off;                           /* see gd__supervisor_cut_off() */
+    char setup_error[GD__SETUP_ERROR_MAX];  /* the message of the first setup that failed; "": none has failed */
+    char device_error[GD__SETUP_ERROR_MAX]; /* why a device was taken out of use, with its number; "": none was */
+    struct gd_source own;                   /* the source of gd_dispatcher_run(), from the options */
+    unsigned runs;                          /* how many runs have begun */
+    bool over;                              /* there can be no further run, and nothing is left of the last one */
+    pid_t owner;                            /* the process that began the first run; only this one has the workers */
+    _Atomic bool busy;                      /* a thread is in gd_dispatcher_run(), _run_source() or _stop_workers() */
+    _Atomic bool running;                   /* as busy, and thread is that thread */
     pthread_t thread;
 
     pthread_mutex_t stats_lock;

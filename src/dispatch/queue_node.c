@@ -123,8 +123,9 @@ void gd__queue_stop(struct gd_dispatcher *d)
         return;
     d->queue_stopped = true;
     const char *asked = atomic_load(&d->ends_for);
+    const char *no_workers = d->device_error[0] ? d->device_error : "no workers are left";
     const char *why = d->sched.end == GD__END_SETUP        ? d->setup_error
-                      : d->sched.end == GD__END_NO_WORKERS ? "no workers are left"
+                      : d->sched.end == GD__END_NO_WORKERS ? no_workers
                       : d->sched.end == GD__END_SHORTAGE   ? "no worker process could be started"
                       : asked                              ? asked
                                                            : "the run was shut down";
