@@ -132,11 +132,17 @@ static void begin(const char *more)
         FAIL("%s", gd__fail_text());
 }
 
+static void open_file(struct file *f, const char *path, unsigned ahead_s)
+{
+    const struct tr_audio_how how = { .path = path, .ahead_s = ahead_s };
+    *f = (struct file){ .request = { .transcript = &f->transcript, .progress = on_progress, .done = on_done } };
+    if (tr_audio_open_how(&f->request.audio, &how, f->message) < 0)
+        FAIL("%s", f->message);
+}
+
 static void add(struct file *f, const char *path)
 {
-    *f = (struct file){ .request = { .transcript = &f->transcript, .progress = on_progress, .done = on_done } };
-    if (tr_audio_open(&f->request.audio, path, f->message) < 0)
-        FAIL("%s", f->message);
+    open_file(f, path, 0);
     tr_transcriber_add(transcriber, &f->request);
 }
 
@@ -218,6 +224,20 @@ static void make_talk(const char *path, int clips)
     end_wav(f);
 }
 
+/* Waits until the files that were added before are read: the only reader reads them in this order. There must be room for
+ * one more. */
+static void wait_until_read(void)
+{
+    static struct file bad;
+    make_silence("bad.wav", 10);
+    open_file(&bad, "bad.wav", 1);
+    CHECK_EQ(truncate("bad.wav", 5 * TR_RATE * 2), 0); /* so that reading it fails, without the decoder */
+    tr_transcriber_add(transcriber, &bad.request);
+    const enum tr_outcome outcome = wait_for(&bad);
+    CHECK(outcome == TR_BAD_FILE || outcome == TR_FILE_AWAY);
+    release(&bad, 1);
+}
+
 /* --- cancelling -------------------------------------------------------------------------- */
 
 /* There is room for two parts. The decoder waits, so there will be no room for others. */
@@ -252,7 +272,7 @@ TEST_WITHIN(300, one_lane_of_two_is_cancelled)
     set_gate(true);
     add(&files[1], "talk.wav");
     add(&files[2], "talk.wav");
-    let_pass(1);
+    wait_until_read();
     while (progress_of(&files[1]) == 0 || progress_of(&files[2]) == 0)
         let_pass(1);
     tr_transcriber_cancel(transcriber, &files[1].request);
@@ -290,21 +310,24 @@ TEST_WITHIN(60, reading_stops_where_samples_are_skipped)
 
 /* --- order, and a device that fails ------------------------------------------------------- */
 
+/* There are two slots. The long file has one of them, and the clips the other, one after the other. */
 TEST_WITHIN(300, a_long_file_does_not_hold_up_others)
 {
-    enum { CLIPS = 5 };
-    static struct file files[CLIPS + 1];
+    static struct file files[3];
     directory_enter();
     make_talk("talk.wav", 40);
+    set_gate(true);
     begin("batch_size=2\n");
-    add(&files[CLIPS], "talk.wav");
-    for (int i = 0; i < CLIPS; i++)
-        add_number(&files[i], 20 + i);
-    for (int i = 0; i < CLIPS; i++)
-        check_clip(&files[i], 20 + i);
-    CHECK_EQ(wait_for(&files[CLIPS]), TR_HEARD);
-    CHECK_EQ(order_of(&files[CLIPS]), CLIPS + 1);
-    end(files, CLIPS + 1);
+    add(&files[0], "talk.wav");
+    add_number(&files[1], 20);
+    add_number(&files[2], 21);
+    wait_until_read();
+    set_gate(false);
+    check_clip(&files[1], 20);
+    check_clip(&files[2], 21);
+    CHECK_EQ(wait_for(&files[0]), TR_HEARD);
+    CHECK(order_of(&files[1]) < order_of(&files[2]) && order_of(&files[2]) < order_of(&files[0]));
+    end(files, 3);
 }
 
 /* This process cannot be used any more: files that come later must go to another one too. */

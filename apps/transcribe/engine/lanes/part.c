@@ -421,9 +421,9 @@ static int remember_phrases(const struct tr_part *p, struct tr_reading *r)
 
 int tr_part_follow(struct tr_part *p, struct tr_reading *r)
 {
-    const size_t n = p->lane->n_phrases;
-    if (p->last || r->split)
+    if (p->last || r->split) /* then the part may still be decoded */
         return 0;
+    const size_t n = p->lane->n_phrases;
     if (p->ends_clip) {
         p->kept = n;
         return remember_phrases(p, r);
