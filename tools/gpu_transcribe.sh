@@ -264,6 +264,7 @@ run() {
     [ -z "$dry" ] || gpus=cpu:1 sizes=${SIZES:-demo} minutes=${MINUTES:-1} files=${FILES:-3} alone_minutes=${ALONE:-0.4} \
         variants=${VARIANTS:-2 4} batch=${BATCH:-2}
     mkdir -p "$models" || exit 1
+    rm -rf "$logs"/*.times "$logs"/*.text "$logs/audio" # of a former run
     export PATH=$PATH:/usr/local/cuda/bin LD_LIBRARY_PATH=$carry/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     command -v pkg-config >/dev/null || { chmod +x "$carry"/bin/* && export PKG_CONFIG=$carry/bin/pkg-config; }
     meson=meson
