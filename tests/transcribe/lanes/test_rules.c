@@ -1,5 +1,5 @@
 /* Which token comes next, for made-up logits: the rules about times, and the choice. */
-#include "apps/transcribe/engine/lanes/rules.h"
+#include "apps/transcribe/engine/lanes/tokens/rules.h"
 
 #include <math.h>
 

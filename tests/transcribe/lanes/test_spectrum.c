@@ -1,10 +1,10 @@
 /* The spectrum, compared with a plain sum over all samples, and where recordings are cut. */
-#include "apps/transcribe/engine/lanes/spectrum.h"
+#include "apps/transcribe/engine/lanes/sound/spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "apps/transcribe/engine/lanes/cut.h"
+#include "apps/transcribe/engine/lanes/sound/cut.h"
 #include "base/failure.h"
 #include "support/test.h"
 

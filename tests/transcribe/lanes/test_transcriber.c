@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "apps/transcribe/engine/lanes/cut.h"
 #include "apps/transcribe/engine/lanes/part.h"
+#include "apps/transcribe/engine/lanes/sound/cut.h"
 #include "apps/transcribe/engine/transcriber.h"
 #include "base/failure.h"
 #include "support/directory.h"

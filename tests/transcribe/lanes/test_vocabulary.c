@@ -1,5 +1,5 @@
 /* From text to tokens: words, the longest tokens that fit, unknown bytes. */
-#include "apps/transcribe/engine/lanes/vocabulary.h"
+#include "apps/transcribe/engine/lanes/tokens/vocabulary.h"
 
 #include "support/test.h"
 

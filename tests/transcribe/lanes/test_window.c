@@ -1,5 +1,5 @@
 /* What the tokens of a try mean: whether it goes on, how far it reaches, how good it is. */
-#include "apps/transcribe/engine/lanes/window.h"
+#include "apps/transcribe/engine/lanes/tokens/window.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
 #define GD_TRANSCRIBE_ENGINE_LANES_BATCH_H
 
 #include "apps/transcribe/engine/lanes/lane.h"
-#include "apps/transcribe/engine/lanes/net.h"
+#include "apps/transcribe/engine/lanes/net/net.h"
 
 struct tr_batch;
 

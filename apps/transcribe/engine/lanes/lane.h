@@ -19,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "apps/transcribe/engine/lanes/spectrum.h"
-#include "apps/transcribe/engine/lanes/window.h"
+#include "apps/transcribe/engine/lanes/sound/spectrum.h"
+#include "apps/transcribe/engine/lanes/tokens/window.h"
 
 /* How a model decodes; the same for all lanes. */
 struct tr_decoding {

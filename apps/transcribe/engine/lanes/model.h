@@ -7,7 +7,7 @@
 #define GD_TRANSCRIBE_ENGINE_LANES_MODEL_H
 
 #include "apps/transcribe/engine/lanes/lane.h"
-#include "apps/transcribe/engine/lanes/net.h"
+#include "apps/transcribe/engine/lanes/net/net.h"
 #include "apps/transcribe/engine/settings.h"
 
 struct tr_lanes_model {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <whisper.h>
 
-#include "apps/transcribe/engine/lanes/cut.h"
+#include "apps/transcribe/engine/lanes/sound/cut.h"
 #include "apps/transcribe/engine/pieces.h"
 #include "apps/transcribe/engine/words/words.h"
 #include "apps/transcribe/text/compression.h"

@@ -3,12 +3,12 @@
  * The tokens of one try at a window of half a minute, and what they mean for the try: whether it goes on, is complete or
  * has failed, how far the window reaches, how good the tokens are. The rules are those of whisper.cpp.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_WINDOW_H
-#define GD_TRANSCRIBE_ENGINE_LANES_WINDOW_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_TOKENS_WINDOW_H
+#define GD_TRANSCRIBE_ENGINE_LANES_TOKENS_WINDOW_H
 
 #include <stdbool.h>
 
-#include "apps/transcribe/engine/lanes/rules.h"
+#include "apps/transcribe/engine/lanes/tokens/rules.h"
 
 enum {
     TR_WINDOW_FRAMES = 3000, /* half a minute */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Finds the quietest half second, in steps of 10 ms. */
-#include "apps/transcribe/engine/lanes/cut.h"
+#include "apps/transcribe/engine/lanes/sound/cut.h"
 
 #include "apps/transcribe/audio/audio.h"
 

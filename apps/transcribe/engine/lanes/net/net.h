@@ -10,14 +10,14 @@
  * The shapes do not depend on how many slots are in use. So the result for a slot does not depend on its neighbours.
  * Only one thread at a time may use a net.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_NET_H
-#define GD_TRANSCRIBE_ENGINE_LANES_NET_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_NET_NET_H
+#define GD_TRANSCRIBE_ENGINE_LANES_NET_NET_H
 
 #include <stdint.h>
 
-#include "apps/transcribe/engine/lanes/rules.h"
-#include "apps/transcribe/engine/lanes/spectrum.h"
-#include "apps/transcribe/engine/lanes/weights.h"
+#include "apps/transcribe/engine/lanes/net/weights.h"
+#include "apps/transcribe/engine/lanes/sound/spectrum.h"
+#include "apps/transcribe/engine/lanes/tokens/rules.h"
 
 struct tr_net;
 

@@ -2,7 +2,7 @@
  *
  * The choice of a token. Sums of probabilities are computed relative to the largest logit, so that nothing overflows.
  */
-#include "apps/transcribe/engine/lanes/rules.h"
+#include "apps/transcribe/engine/lanes/tokens/rules.h"
 
 #include <math.h>
 

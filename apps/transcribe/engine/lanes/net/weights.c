@@ -7,7 +7,7 @@
  *
  * The list of tensors is read first, then memory is reserved for all of them, then their data is read.
  */
-#include "apps/transcribe/engine/lanes/weights.h"
+#include "apps/transcribe/engine/lanes/net/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>

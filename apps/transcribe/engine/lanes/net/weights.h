@@ -3,13 +3,13 @@
  * The contents of a model file in whisper.cpp's format: sizes, filters of the spectrum, tokens, and the weights as ggml
  * tensors in the memory of a device.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_WEIGHTS_H
-#define GD_TRANSCRIBE_ENGINE_LANES_WEIGHTS_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_NET_WEIGHTS_H
+#define GD_TRANSCRIBE_ENGINE_LANES_NET_WEIGHTS_H
 
 #include <ggml-backend.h>
 #include <ggml.h>
 
-#include "apps/transcribe/engine/lanes/vocabulary.h"
+#include "apps/transcribe/engine/lanes/tokens/vocabulary.h"
 
 enum { TR_WEIGHT_PLACES = 4 };
 

@@ -6,13 +6,13 @@
  * The rules: the first token is a time, and not a late one; times come in pairs, except at the end; times never go back;
  * if all times together are more likely than the most likely text token, a time is chosen.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_RULES_H
-#define GD_TRANSCRIBE_ENGINE_LANES_RULES_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_TOKENS_RULES_H
+#define GD_TRANSCRIBE_ENGINE_LANES_TOKENS_RULES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "apps/transcribe/engine/lanes/vocabulary.h"
+#include "apps/transcribe/engine/lanes/tokens/vocabulary.h"
 
 /* What holds for all tokens of a run. */
 struct tr_rules {

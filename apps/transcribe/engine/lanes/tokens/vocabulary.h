@@ -5,8 +5,8 @@
  * Text tokens come first. Then follow `eot` (end of text), tokens for languages and tasks, and from `times` on one token
  * for every 20 ms of a window.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_VOCABULARY_H
-#define GD_TRANSCRIBE_ENGINE_LANES_VOCABULARY_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_TOKENS_VOCABULARY_H
+#define GD_TRANSCRIBE_ENGINE_LANES_TOKENS_VOCABULARY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "apps/transcribe/engine/lanes/graph.h"
+#include "apps/transcribe/engine/lanes/net/graph.h"
 #include "base/failure.h"
 
 /* A convolution over time with a kernel of three frames and gelu: columns of three frames each, times the weights.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * One try at a window. */
-#include "apps/transcribe/engine/lanes/window.h"
+#include "apps/transcribe/engine/lanes/tokens/window.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * Tokens and their texts. To find a token by its text, the tokens are sorted once. If two tokens have the same text, the
  * later one counts.
  */
-#include "apps/transcribe/engine/lanes/vocabulary.h"
+#include "apps/transcribe/engine/lanes/tokens/vocabulary.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/transcribe/engine/lanes/graph.h"
+#include "apps/transcribe/engine/lanes/net/graph.h"
 #include "base/failure.h"
 
 /* One form of the decoder while its graph is made. */

@@ -2,8 +2,8 @@
  *
  * Where a long recording is cut: at the quietest half second between two positions. It depends on the samples alone.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_CUT_H
-#define GD_TRANSCRIBE_ENGINE_LANES_CUT_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_SOUND_CUT_H
+#define GD_TRANSCRIBE_ENGINE_LANES_SOUND_CUT_H
 
 #include <stddef.h>
 

@@ -9,7 +9,7 @@
  * transformed side by side, so that the compiler can use vector instructions. Most weights of a filter are 0, so only the
  * others are stored, in groups of four, because whisper.cpp adds four products before it adds them to the sum.
  */
-#include "apps/transcribe/engine/lanes/spectrum.h"
+#include "apps/transcribe/engine/lanes/sound/spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Graphs and the parts that encoder and decoder have in common. A tensor that the model lacks is replaced by another one
  * while the graph is made, so that making it goes on; the graph is then never computed.
  */
-#include "apps/transcribe/engine/lanes/graph.h"
+#include "apps/transcribe/engine/lanes/net/graph.h"
 
 #include <stdio.h>
 #include <string.h>

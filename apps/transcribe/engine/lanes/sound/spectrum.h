@@ -3,8 +3,8 @@
  * The logarithmic mel spectrum of a recording, as Whisper defines it: a frame every 10 ms, each from 25 ms of samples.
  * After the end of the recording there is half a minute of silence.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_SPECTRUM_H
-#define GD_TRANSCRIBE_ENGINE_LANES_SPECTRUM_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_SOUND_SPECTRUM_H
+#define GD_TRANSCRIBE_ENGINE_LANES_SOUND_SPECTRUM_H
 
 #include <stddef.h>
 

@@ -2,13 +2,13 @@
  *
  * What the files of the net share: a graph with its memory, and the net itself.
  */
-#ifndef GD_TRANSCRIBE_ENGINE_LANES_GRAPH_H
-#define GD_TRANSCRIBE_ENGINE_LANES_GRAPH_H
+#ifndef GD_TRANSCRIBE_ENGINE_LANES_NET_GRAPH_H
+#define GD_TRANSCRIBE_ENGINE_LANES_NET_GRAPH_H
 
 #include <ggml-alloc.h>
 #include <stdbool.h>
 
-#include "apps/transcribe/engine/lanes/net.h"
+#include "apps/transcribe/engine/lanes/net/net.h"
 
 enum { TR_NET_LAYERS = 128, TR_STEPS = 2, TR_PREFILLS = 3 };
 

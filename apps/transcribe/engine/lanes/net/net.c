@@ -3,12 +3,12 @@
  * The net: its memory on the device, and the graphs. There is one slot more than asked for. Windows and sequences of
  * nobody, which fill up a graph, are written there.
  */
-#include "apps/transcribe/engine/lanes/net.h"
+#include "apps/transcribe/engine/lanes/net/net.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "apps/transcribe/engine/lanes/graph.h"
+#include "apps/transcribe/engine/lanes/net/graph.h"
 #include "base/failure.h"
 
 enum { SOUND_BLOCK = 256, SHORT_KEYS = 256, FEED_BLOCK = 128 }; /* ggml's kernels want multiples of powers of two */
