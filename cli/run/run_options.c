@@ -295,22 +295,21 @@ static const struct cli_opt table[] = {
       "wait up to TIME if another run uses the journal (default 2m with --shard or in a Slurm job, otherwise 0)",
       cli_set_lock_wait, AT(lock_wait) },
 
-    CLI_QUEUE_URL(
-        struct cli_run, queue,
-        "take the tasks from a queue, such as nats://host/NAME, to which gpu-dispatch push has added them; run "
-        "this on any number of machines",
-        "Queue"),
+    CLI_QUEUE_URL(struct cli_run, queue,
+                  "take the tasks from this queue, such as nats://host/NAME; gpu-dispatch push adds them; run this on "
+                  "any number of machines",
+                  "Queue"),
     { "idle-exit", 0, "TIME",
-      "leave after TIME without a task, even if the queue is not done; never: stay even if it is done (default: leave "
-      "when it is done). With --watch: end after TIME without a new file (default never)",
+      "with --queue: leave after TIME without a task; never: stay even if the queue is done (default: leave when the "
+      "queue is done). With --watch: end after TIME without a new file (default never)",
       cli_set_idle_exit, AT(idle_exit) },
     { "spool", 0, "FILE",
-      "file for records that the server has not got yet; the next node with this file publishes them (default: in "
-      "~/.local/state/gpu-dispatch)",
+      "file for records that the server has not confirmed yet; the next node with this file publishes them (default: "
+      "in ~/.local/state/gpu-dispatch)",
       cli_set_text, AT(spool) },
     { "lost-timeout", 0, "TIME", "give up if the server of the queue cannot be reached for TIME (default 10m)",
       cli_set_duration, AT(lost_timeout_ms) },
-    { "force", 0, NULL, "work even if the nodes of the queue run another command", cli_set_flag, AT(queue_force) },
+    { "force", 0, NULL, "run even if other nodes of this queue run another command", cli_set_flag, AT(queue_force) },
     CLI_QUEUE_SPILL_DIR(struct cli_run, queue),
     CLI_QUEUE_CREDENTIALS(struct cli_run, queue),
 

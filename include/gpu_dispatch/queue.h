@@ -39,7 +39,7 @@ extern "C" {
 
 #define GD_QUEUE_IDLE_NEVER (-1)
 
-/* Begin with GD_QUEUE_OPTIONS_INIT. Strings are copied where the options are passed. */
+/* Begin with GD_QUEUE_OPTIONS_INIT. Functions that take these options copy the strings. */
 struct gd_queue_options {
     size_t size;     /* sizeof(struct gd_queue_options) */
     const char *url; /* "nats://host/NAME", "nats://a,b,c/NAME", "tls://host/NAME"; without user or password */
@@ -57,11 +57,11 @@ struct gd_queue_options {
      * GD_QUEUE_IDLE_NEVER tries until it answers. */
     unsigned connect_timeout_ms;
 
-    /* of a queue that does not exist yet (push) */
-    unsigned lease_ms; /* default 30000: a node that is silent for so long loses its tasks to others */
+    /* For a push that creates the queue: */
+    unsigned lease_ms; /* default 30000: if a node is silent for this long, other nodes get its tasks */
     unsigned replicas; /* default 1; 3 in a cluster of three servers or more */
 
-    /* of a node */
+    /* For a node: */
     /* How long a node stays without work, if the queue is not done. 0 (default): until the queue is done. Positive: it
      * leaves after this time. GD_QUEUE_IDLE_NEVER: it stays even if the queue is done or does not exist yet. */
     int64_t idle_exit_ms;
@@ -69,8 +69,10 @@ struct gd_queue_options {
     /* The file for records that the server has not confirmed yet. The next node with the same file publishes them. NULL:
      * a file in the user's state directory. */
     const char *spool;
-    const char *command; /* identifies the work: nodes with another command are refused; NULL: not checked */
-    bool force;          /* work even if the command differs */
+    /* A text that identifies the work. A node whose text differs from that of the first node is refused. NULL: not
+     * checked. */
+    const char *command;
+    bool force; /* work even if the command differs */
 };
 
 #define GD_QUEUE_OPTIONS_INIT                                                                                   \
@@ -105,8 +107,8 @@ struct gd_queue_push_options {
     unsigned bundle;
     unsigned wait_ms; /* how long to wait while another push is going on; default 60000 */
     bool by_weight;   /* the heaviest tasks first; all tasks are kept in memory until gd_queue_push_finish() */
-    /* Called if gd_queue_push_open() must wait, with a line for the user: the server does not answer yet, or which push is
-     * going on. Once for each. */
+    /* Called at most once for each reason why gd_queue_push_open() waits: the server does not answer, or another push is
+     * running. message: a line for the user. */
     void (*on_wait)(void *user, const char *message);
     void *user;
     /* When this descriptor (an eventfd or a pipe) becomes readable, all functions of this push that wait for the server
@@ -178,7 +180,7 @@ int gd_queue_reader_figures(struct gd_queue_reader *r, struct gd_queue_figures *
 struct gd_queue_record {
     uint64_t number;          /* position in the list of its push, from 0 */
     const unsigned char *key; /* 16 bytes */
-    uint32_t repeat;          /* how many tasks with the same key are before it in its list */
+    uint32_t repeat;          /* number of earlier tasks in its list with the same key */
     uint32_t again;           /* how many times the task was added once more because it had failed */
     const void *input;        /* the payload; NULL: it is in input_file */
     size_t input_size;

@@ -2,8 +2,8 @@
  * caller sends what an action says, and reports what happens as an event.
  *
  * Messages and answers may be lost, repeated and delayed, and the server may deliver a task again at any time. One rule
- * makes the rest safe: a record is published on condition that there is none, so the server takes the first record of a
- * task and refuses the others. An acknowledgement proves nothing and protects nothing.
+ * makes the rest safe: a record is published only if there is none yet. So the server takes the first record of a task
+ * and refuses the others. Safety never depends on acknowledgements.
  *
  * A record carries a nonce of the node and the attempt. If the answer to its publication is lost, the same record with
  * the same nonce is published again. If that is refused, the nonce in the server's record shows whose record it is.
@@ -15,13 +15,13 @@
  *
  * If the record that counts says that some tasks have moved, these are published in messages of their own before the
  * message is acknowledged. Any node that gets the message again does the same. Before the acknowledgement the record is
- * read once more: a server that lost its last second may have the record of another node now, which says that other tasks
- * have moved.
+ * read once more: a server that lost its last second may have the record of another node now, and that record may
+ * list other tasks as moved.
  *
  * Such a server may also have lost the task message, and may give its sequence to another one. A token names a delivery by
  * numbers only, so an old token would then acknowledge the other message. So a message is acknowledged only over the
  * connection that it was delivered on. If that was lost, ACK gives the message back instead, with a delay. A wrong message
- * then runs once more at worst. The right one is delivered again, and whoever gets it finds the record and acknowledges it.
+ * then runs once more at worst. The right one is delivered again, and the node that gets it finds the record.
  */
 #ifndef GD_QUEUE_LEASE_H
 #define GD_QUEUE_LEASE_H
@@ -29,7 +29,7 @@
 enum gd__lease_state {
     GD__LEASE_NEW = 0,    /* delivered */
     GD__LEASE_LOOKING,    /* is there a record already? */
-    GD__LEASE_SUSPECTED,  /* is there a marker? Then it waits for its turn */
+    GD__LEASE_SUSPECTED,  /* its marker is being read, or it waits for its turn */
     GD__LEASE_MARKING,    /* its marker is on its way to the server */
     GD__LEASE_RUNNING,    /* its tasks run on this node */
     GD__LEASE_MARKED,     /* the same, after a marker was written */

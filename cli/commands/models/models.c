@@ -26,7 +26,7 @@ static const struct cli_opt table[] = {
     { "check", 0, NULL, "list: read the models that are found, and compare their checksums with the published ones",
       cli_set_flag, AT(check) },
     { "base", 0, "URL",
-      "download: from URL/ggml-NAME.bin instead of the published address (default: $" CLI_MODELS_URL ")", cli_set_text,
+      "download: use URL/ggml-NAME.bin instead of the published address (default: $" CLI_MODELS_URL ")", cli_set_text,
       AT(base) },
     { "assets", 0, "DIR",
       "convert: directory with mel_filters.npz and *.tiktoken (default: those of the Python package openai-whisper)",
@@ -44,8 +44,8 @@ static const struct cli_opts options = {
              "\n"
              "Lists the speech models on this machine and those that are published, downloads\n"
              "published models, and converts OpenAI's checkpoints to the format of\n"
-             "whisper.cpp. A download that was interrupted goes on where it ended. A model\n"
-             "gets its name when it is complete and its checksum is right.\n"
+             "whisper.cpp. A download that was interrupted continues where it ended. A file\n"
+             "gets its final name only when it is complete and its checksum is right.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch models\n"
@@ -70,7 +70,7 @@ static const struct part {
     { "list", cli_models_list, 0, 0, "no arguments: gpu-dispatch models list" },
     { "download", cli_models_download, 1, SIZE_MAX, "names of models: gpu-dispatch models download base" },
     { "convert", cli_models_convert, 1, 2,
-      "a checkpoint, and perhaps a name for the model: gpu-dispatch models convert "
+      "a checkpoint and, if you want, a name for the model: gpu-dispatch models convert "
       "FILE.pt [OUT.bin]" },
 };
 enum { N_PARTS = sizeof parts / sizeof *parts };

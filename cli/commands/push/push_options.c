@@ -75,10 +75,10 @@ static const struct cli_opt table[] = {
         "Queue"),
     CLI_QUEUE_SPILL_DIR(struct cli_push, queue),
     { "lease", 0, "TIME",
-      "for a new queue, or a new priority of a queue: a node that is silent for TIME loses its tasks to other nodes; "
-      "1s to 24h (default 30s)",
+      "give the tasks of a node to other nodes if it is silent for TIME, 1s to 24h; only for a new queue, or a new "
+      "priority of a queue (default 30s)",
       set_lease, AT(lease_ms) },
-    { "replicas", 0, "N", "for a new queue: keep it on N servers of a cluster: 1, 3 or 5 (default 1)", set_replicas,
+    { "replicas", 0, "N", "store a new queue on N servers of a cluster: 1, 3 or 5 (default 1)", set_replicas,
       AT(replicas), .min = 1, .max = REPLICAS_MOST },
     CLI_QUEUE_CREDENTIALS(struct cli_push, queue),
 
@@ -88,7 +88,7 @@ static const struct cli_opt table[] = {
     { "null", '0', NULL, "input lines end with a NUL character instead of a newline", cli_set_flag, AT(nul) },
     { "jsonl", 0, NULL, "each input line is a JSON value; it may set the task's priority and time limit", cli_set_flag,
       AT(jsonl) },
-    { "input-dir", 0, "DIR", "add a task for each file in DIR; all machines must see it under the same name",
+    { "input-dir", 0, "DIR", "add a task for each file in DIR; all machines must find the files under the same paths",
       cli_set_text, AT(input_dir) },
     { "pattern", 0, "GLOB", "use only files whose names match, such as '*.wav'; may be repeated", cli_set_list,
       AT(patterns) },
@@ -101,23 +101,21 @@ static const struct cli_opt table[] = {
     { "no-run-if-empty", 'r', NULL, "skip inputs that are empty or only white space", cli_set_flag, AT(skip_blank) },
 
     { "bundle", 0, "N",
-      "how many tasks travel in one message; auto: 1, or about 10 s of work if the queue has records of tasks that "
-      "took "
-      "less than 2 s (default auto)",
+      "number of tasks in one message, 1 to 65536; auto: 1, or about 10 s of work if the recorded tasks took less than "
+      "2 s on average (default auto)",
       set_bundle, AT(bundle), .min = 1, .max = BUNDLE_MOST, .group = "Tasks" },
     { "priority", 0, "N",
-      "priority of the tasks, -4 to 3: waiting tasks of a higher priority start first; a line of JSON may set its own; "
-      "a "
-      "task that is in the queue already keeps its priority (default 0)",
+      "priority of the tasks, -4 to 3: waiting tasks of a higher priority start first; a line of --jsonl may set "
+      "another one; a task that is in the queue already keeps its priority (default 0)",
       set_priority, AT(priority) },
     { "key", 0, "WHAT",
       "what identifies a task: input; file (path, size and time); path; or .NAME, a member of its JSON (default: file "
       "with --input-dir, otherwise input)",
       cli_set_text, AT(key) },
-    { "retry-failed", 0, NULL, "add each task once more whose last record is a failure; no inputs are needed",
+    { "retry-failed", 0, NULL, "add each task whose last record is a failure once more; no inputs are needed",
       cli_set_flag, AT(retry_failed) },
-    { "wait", 0, "TIME", "how long to wait while another push to this queue is going on (default 60s)",
-      cli_set_duration, AT(wait_ms) },
+    { "wait", 0, "TIME", "how long to wait if another push to this queue is running (default 60s)", cli_set_duration,
+      AT(wait_ms) },
 
     { "quiet", 0, NULL, "show no progress and no summary", cli_set_flag, AT(quiet), .group = "Help" },
     { "help", 'h', NULL, "show this help", cli_set_flag, AT(help) },
@@ -131,9 +129,9 @@ const struct cli_opts cli_push_options = {
              "\n"
              "Adds a task for each input to a queue on a NATS server, from which any number of\n"
              "machines take them: gpu-dispatch run --queue URL COMMAND. A task that the queue\n"
-             "has already is not added again, so a list that has grown can be pushed again,\n"
-             "and so can a push that was interrupted. Equal inputs in one list are different\n"
-             "tasks. Without inputs, the lines of standard input are used.\n"
+             "has already is not added again, so you can push a list again if it has grown,\n"
+             "or if the push was interrupted. Equal inputs in one list are different tasks.\n"
+             "Without inputs, the lines of standard input are used.\n"
              "\n"
              "Examples:\n"
              "  gpu-dispatch push --queue nats://host/audio :::: list.txt\n"

@@ -67,8 +67,8 @@ static const struct cli_opt table[] = {
     { "arg-file", 'a', "FILE",
       "a file with the paths of audio files or directories, one on each line (- is standard input); may be repeated",
       cli_set_list, AT(arg_files) },
-    { "null", '0', NULL, "the paths in these files end with a NUL character instead of a newline", cli_set_flag,
-      AT(run.nul) },
+    { "null", '0', NULL, "the paths in the files of --arg-file end with a NUL character instead of a newline",
+      cli_set_flag, AT(run.nul) },
     { "output-dir", 'o', "DIR",
       "directory for the text, with the same subdirectories as the input (default " CLI_USUAL_OUTPUT ")", cli_set_text,
       AT(output_dir) },
@@ -84,7 +84,7 @@ static const struct cli_opt table[] = {
       "break the lines of subtitles (srt, vtt) after at most N characters; turns on word timestamps", cli_set_number,
       AT(settings.places.layout.max_line_width), .min = 1, .max = 10000 },
     { "max-line-count", 0, "N",
-      "show at most N lines of --max-line-width at a time; subtitles then need not begin and end with a segment",
+      "show at most N lines of --max-line-width at a time; a subtitle may then begin or end inside a segment",
       cli_set_number, AT(settings.places.layout.max_line_count), .min = 1, .max = 10000 },
     { "max-words-per-line", 0, "N", "show at most N words at a time in subtitles; turns on word timestamps",
       cli_set_number, AT(settings.places.layout.max_words_per_line), .min = 1, .max = 10000 },
@@ -92,7 +92,7 @@ static const struct cli_opt table[] = {
       cli_set_flag, AT(settings.places.layout.highlight_words) },
     { "full-names", 0, NULL, "write talk.wav.txt instead of talk.txt for talk.wav", cli_set_flag, AT(full_names) },
     { "accept-truncated", 0, NULL,
-      "transcribe what there is of a file that ends too early, with a warning (default: it fails)", cli_set_flag,
+      "transcribe the readable part of a file that ends too early, with a warning (default: it fails)", cli_set_flag,
       AT(settings.accept_truncated) },
     { "dry-run", 0, NULL, "list the files in order, with durations, and transcribe nothing", cli_set_flag,
       AT(dry_run) },
@@ -122,18 +122,16 @@ static const struct cli_opt table[] = {
 
     { "decoder", 0, "NAME",
       "lanes (many files at once, which keeps a GPU busy), whisper.cpp (its own decoder, one file at a time), or auto "
-      "(lanes, but whisper.cpp for a beam search) (default auto)",
+      "(lanes, but whisper.cpp for a beam search and for models of an unusual shape) (default auto)",
       cli_set_decoder, AT(settings.decoder),
       .group = "Decoding (default: greedy, with fallback to higher temperatures)" },
     { "batch-size", 0, "N",
-      "how many recordings lanes decode at once, 1 to 256; auto: as many as fit into the free memory, at most 64; 8 on "
-      "a "
-      "CPU (default auto)",
+      "with --decoder lanes: number of recordings that are decoded at once, 1 to 256; auto: as many as fit into the "
+      "free memory, at most 64; 8 on a CPU (default auto)",
       cli_set_batch_size, AT(settings.batch_size), .min = 1, .max = 256 },
     { "split", 0, "WHEN",
-      "auto: lanes cut files of more than 5 minutes where they are quiet, and decode the parts at once; never: from "
-      "the "
-      "beginning to the end (default auto)",
+      "with --decoder lanes: auto cuts files of more than 5 minutes where they are quiet, and decodes the parts at "
+      "once; never decodes from the beginning to the end (default auto)",
       cli_set_split, AT(settings.split) },
     { "beam-size", 0, "N",
       "number of beams, 1 to 8; more than 1 is a beam search, with whisper.cpp's decoder; 1 is greedy (default 1)",
@@ -148,55 +146,57 @@ static const struct cli_opt table[] = {
       .refused = "the beam search of whisper.cpp has no patience. Leave it out, or use a larger --beam-size" },
     { "temperature", 0, "T", "first temperature of the decoder, 0 to 1 (default 0)", cli_set_setting, AT(settings) },
     { "temperature-increment-on-fallback", 0, "T",
-      "decode a bad window of 30 s again, at a temperature that is higher by T, up to 1; 0 or None: never (default "
-      "0.2)",
+      "if the result of a window (30 s) is bad, raise the temperature by T and decode it again, up to temperature 1; 0 "
+      "or None: never (default 0.2)",
       cli_set_setting, AT(settings) },
     { "entropy-threshold", 0, "X",
       "a result is bad if the entropy of its last 32 tokens is below X, because it repeats itself; None: not checked "
       "(default 2.4)",
       cli_set_setting, AT(settings) },
     { "compression-ratio-threshold", 0, "X",
-      "a result is bad if its text can be compressed by more than X, because it repeats itself; not with whisper.cpp's "
-      "decoder; None: not checked (default None)",
+      "a result is bad if its text can be compressed by more than the factor X, because it repeats itself; not with "
+      "whisper.cpp's decoder; None: not checked (default None)",
       cli_set_setting, AT(settings) },
     { "logprob-threshold", 0, "X",
       "a result is bad if the mean log probability of its tokens is below X; None: not checked (default -1)",
       cli_set_setting, AT(settings) },
     { "no-speech-threshold", 0, "P",
-      "a window has no text if its probability of silence is above P and its result is below --logprob-threshold; "
-      "None: "
-      "not checked (default 0.6)",
+      "a window has no text if its probability of silence is above P and the mean log probability of its result is "
+      "below --logprob-threshold; None: not checked (default 0.6)",
       cli_set_setting, AT(settings) },
     { "initial-prompt", 0, "TEXT",
       "text that helps the model, such as names and their spelling; it comes before the first window of 30 s",
       cli_set_text, AT(settings.prompt) },
     { "prompt", 0, "TEXT", NULL, cli_set_text, AT(settings.prompt) },
     { "carry-initial-prompt", 0, NULL, "put --initial-prompt before every window", cli_set_setting_on, AT(settings) },
-    { "hotwords", 0, "TEXT", "words that are put before every window, and before the prompt", cli_set_text,
-      AT(settings.hotwords) },
+    { "hotwords", 0, "TEXT", "words that the model should expect; they are put before the prompt of every window",
+      cli_set_text, AT(settings.hotwords) },
     { "condition-on-previous-text", 0, "yes|no", "give the decoder the text of the windows before (default yes)",
       cli_set_setting, AT(settings) },
     { "suppress-tokens", 0, "LIST",
       "numbers of tokens that the text must not contain, with commas between them; -1: symbols that are not speech "
       "(default: none)",
       cli_set_setting_list, AT(settings) },
-    { "suppress-blank", 0, "yes|no", "a window does not begin with a blank (default yes)", cli_set_setting,
+    { "suppress-blank", 0, "yes|no", "the text of a window does not begin with a blank (default yes)", cli_set_setting,
       AT(settings) },
     { "without-timestamps", 0, NULL, "the model gives no times; a segment is as long as a window", cli_set_setting_on,
       AT(settings) },
     { "max-initial-timestamp", 0, "S",
-      "the first segment of a window begins at most S seconds after the window; None: no limit (default 1)",
+      "the first segment of a window begins at most S seconds after the start of the window; None: no limit (default "
+      "1)",
       cli_set_setting, AT(settings) },
 
     { "vad", 0, "FILE", "a model that detects speech; audio without speech is skipped", cli_set_text, AT(vad),
       .group = "Speech detection" },
     { "vad-threshold", 0, "P", "a probability above P is speech (default 0.5)", cli_set_setting, AT(settings) },
-    { "vad-min-speech-duration-ms", 0, "MS", "drop shorter speech (default 250)", cli_set_setting, AT(settings) },
-    { "vad-min-silence-duration-ms", 0, "MS", "shorter silence does not end speech (default 100)", cli_set_setting,
+    { "vad-min-speech-duration-ms", 0, "MS", "drop speech that is shorter than MS (default 250)", cli_set_setting,
       AT(settings) },
-    { "vad-max-speech-duration-s", 0, "S", "divide longer speech; None: no limit (default None)", cli_set_setting,
+    { "vad-min-silence-duration-ms", 0, "MS", "silence that is shorter than MS does not end speech (default 100)",
+      cli_set_setting, AT(settings) },
+    { "vad-max-speech-duration-s", 0, "S", "divide speech that is longer than S seconds; None: no limit (default None)",
+      cli_set_setting, AT(settings) },
+    { "vad-speech-pad-ms", 0, "MS", "also transcribe MS before and after speech (default 30)", cli_set_setting,
       AT(settings) },
-    { "vad-speech-pad-ms", 0, "MS", "added before and after speech (default 30)", cli_set_setting, AT(settings) },
 
     { "gpus", 0, "SPEC",
       "devices to use: auto (all GPUs); 0,2 or 0-3 (numbers); free:2 (wait for 2 unused GPUs); sim:4 (4 "
@@ -257,12 +257,12 @@ static const struct cli_opt table[] = {
       "fetch the files over HTTP or HTTPS: the path of a file is appended to ADDR, such as https://host/audio",
       cli_set_text, AT(input_base) },
     { "idle-exit", 0, "TIME",
-      "leave after TIME without a file, even if the queue is not done; never: stay even if it is done (default: leave "
-      "when it is done). With --watch: end after TIME without a new file (default never)",
+      "with --queue: leave after TIME without a file; never: stay even if the queue is done (default: leave when the "
+      "queue is done). With --watch: end after TIME without a new file (default never)",
       cli_set_idle_exit, AT(run.idle_exit) },
     { "spool", 0, "FILE",
-      "file for records that the server has not got yet; the next node with this file publishes them (default: in "
-      "~/.local/state/gpu-dispatch)",
+      "file for records that the server has not confirmed yet; the next node with this file publishes them (default: "
+      "in ~/.local/state/gpu-dispatch)",
       cli_set_text, AT(run.spool) },
     { "lost-timeout", 0, "TIME", "give up if the server of the queue cannot be reached for TIME (default 10m)",
       cli_set_duration, AT(run.lost_timeout_ms) },

@@ -6,32 +6,34 @@
  * (src/queue/run/).
  *
  * The life of a task message is the state machine of queue/lease.h. One rule makes everything safe: a record is
- * published on condition that there is none. Everything else (acknowledgements, leases, delivery counts) only saves work.
+ * published only if the task has no record yet, and the server checks this. Everything else (acknowledgements, leases, delivery counts) only saves work.
  *
- *   pull       so many messages that each slot has one task ahead; more if tasks are short, about 200 ms of work. The
+ *   pull       enough messages for one waiting task per slot; more if tasks are short: about 200 ms of work. The
  *              highest priority first.
  *   look       before anything is run: does the record exist?
  *   mark       a suspect is a message that was delivered before. Most suspects are innocent: they were given back. So a
  *              marker is written first, and the suspect is begun together with other tasks. If it comes back after that,
  *              a bundle is split into its tasks, and a task is begun alone: a node has one such suspect at a time, and
  *              the marker counts these beginnings. A task that was begun crash_limit times is not run any more; its
- *              record is the failure "crash". Whoever gives a suspect back takes its marker back first. If workers of
- *              the node have died of the task, they are counted in the marker instead. See markers.c.
+ *              record is the failure "crash". Before a node gives a suspect back, it removes its marker. If the task
+ *              has killed workers of this node, the node writes the number of these deaths into the marker instead.
+ *              See markers.c.
  *   give       tasks go to the scheduler: as many as can run at once, and more if tasks are short.
  *   record     the records of all tasks of a message are published as one message. Before that the caller keeps it
  *              (effects.keep), so that a node that is cut off can publish it later.
- *   ack        only over the connection that the message was delivered on. After a loss of the connection it is given back
- *              instead, although it has a record: a server that lost data may have given its sequence to another message.
+ *   ack        only over the connection that the message was delivered on. If the connection was lost meanwhile, it is
+ *              given back instead, even if it has a record: a server that lost data may have given its sequence to another message.
  *   extend     everything that is held: a notice after each third of the lease. Each priority has its own lease, and the
  *              shortest one counts for all.
  *   give back  what has not begun: when this node drains, and at the end of the list, when other nodes wait. A bundle
  *              that has begun is split: its record says which tasks ran and which have moved, then the rest is
- *              published under the key of its tasks, then the message is acknowledged. Whoever sees such a record
- *              repeats these steps before it acknowledges the message: after a look, and also if its own record was
- *              refused. Otherwise a node whose lease ran out could acknowledge a message whose rest nobody published.
+ *              published under the key of its tasks, then the message is acknowledged. Every node that reads such
+ *              a record repeats these steps before it acknowledges the message: after a look, and also if its own
+ *              record was refused. Otherwise a node whose lease ran out could acknowledge a message although its rest
+ *              was never published.
  *   repair     nothing is pending or unacknowledged, but there are task messages without a record: such a message is
  *              sent again, under the same key with the next number of GD__QUEUE_TASK subjects (gd__queue_subject.resend).
- *              So its record is still fenced by the same subject.
+ *              Its record has the same subject as before, so the server still accepts only one.
  *   end        the queue is done if each key of a task message has a record, no consumer has a pending or unacknowledged
  *              message, and no push is open. The second condition counts too: a node that has split a bundle and died
  *              before the rest was published has left a record, but no acknowledgement. If only messages are left that
@@ -57,7 +59,7 @@ struct gd__node_task {
     uint32_t of;    /* how many tasks the message has */
     int priority;
     bool alone;       /* a suspect: the node gives no other suspect until this one has ended */
-    uint32_t crashes; /* how often it has killed a worker or a node before, as far as these deaths were counted */
+    uint32_t crashes; /* number of counted deaths of workers and nodes that it has caused */
     struct gd__queue_task task;
 };
 

@@ -5,8 +5,9 @@
  *
  * A thread gives a sign of life every few seconds. gd__push_lock_check() is called before each publication, and before
  * publications without an answer are sent again: it fails if another push has taken the lock, and gives a sign of life
- * itself if the last one is too old, because the process or its machine was suspended or cut off. What remains is a push that is suspended between the check and the publication, for longer
- * than GD__PUSH_DEAD_MS: then tasks of a bundle may be in the queue twice, and run twice.
+ * itself if the last one is too old, because the process or its machine was suspended or cut off. One case remains:
+ * a push that is suspended between the check and the publication for longer than GD__PUSH_DEAD_MS. Then tasks of a bundle
+ * may be in the queue twice, and run twice.
  */
 #ifndef GD_QUEUE_PUSH_LOCK_H
 #define GD_QUEUE_PUSH_LOCK_H

@@ -67,7 +67,7 @@ struct gd_queue_push {
     int rc; /* the first error after which nothing more can be sent */
 };
 
-/* Opens a push on a link that open_link() opens. server: for error messages. */
+/* Opens a push. open_link() opens the connection to the server; it gets `user`. */
 int gd__push_open(struct gd_queue_push **out, const struct gd_queue_options *queue,
                   const struct gd_queue_push_options *options, gd__link_open_fn *open_link, void *user);
 

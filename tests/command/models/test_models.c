@@ -214,10 +214,12 @@ TEST(wrong_command_lines)
         { "download base --check", "--check is for models list" },
         { "--base http://x", "--base is for models download" },
         { "download base --assets x", "--assets is for models convert" },
-        { "convert", "models convert takes a checkpoint, and perhaps a name for the model: gpu-dispatch models convert "
-                     "FILE.pt [OUT.bin]" },
-        { "convert a b c", "models convert takes a checkpoint, and perhaps a name for the model: gpu-dispatch models "
-                           "convert FILE.pt [OUT.bin]" },
+        { "convert",
+          "models convert takes a checkpoint and, if you want, a name for the model: gpu-dispatch models convert "
+          "FILE.pt [OUT.bin]" },
+        { "convert a b c",
+          "models convert takes a checkpoint and, if you want, a name for the model: gpu-dispatch models "
+          "convert FILE.pt [OUT.bin]" },
         { "convert a --model-dir b",
           "--model-dir is not for models convert: write the path of the model after the checkpoint" },
     };
