@@ -137,12 +137,12 @@ static int note_change(void *user, enum cli_change what, const char *path)
 {
     struct cli_arrivals *a = user;
     struct stat st;
-    if (what != CLI_CHANGE_FILE)
+    if (what == CLI_CHANGE_LOST || what == CLI_CHANGE_DIRECTORY)
         return search(a, what == CLI_CHANGE_LOST ? a->dir : path);
     if (!is_wanted(a, path) || !look_at(path, &st))
         return 0;
     const struct cli_version version = cli_version_of(&st);
-    return add_found(a, path, &version);
+    return (what == CLI_CHANGE_FILE ? add_found : add_young)(a, path, &version);
 }
 
 /* Looks again at the files that have waited long enough. One that has changed meanwhile waits once more. */
@@ -230,6 +230,15 @@ int cli_arrivals_next(struct cli_arrivals *a, const char **path, uint64_t *size)
 
 /* --- opening ---------------------------------------------------------------------- */
 
+/* A file must have one name only, however it is found. The search for files leaves out slashes at the end, too. */
+static char *without_slashes(const char *dir)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    return strndup(dir, n);
+}
+
 int cli_arrivals_open(struct cli_arrivals **out, const char *dir, const struct cli_arrivals_options *o)
 {
     struct cli_arrivals *a = calloc(1, sizeof *a);
@@ -238,15 +247,15 @@ int cli_arrivals_open(struct cli_arrivals **out, const char *dir, const struct c
     const bool is_shared = gd__file_is_shared(dir);
     a->o = *o;
     a->times = is_shared ? &without_events : &with_events;
-    a->dir = strdup(dir);
+    a->dir = without_slashes(dir);
     a->last_ns = gd__now_ns();
     int rc = a->dir ? 0 : gd__fail("out of memory");
     if (rc == 0 && gd_files_open(&a->found) < 0)
         rc = gd__fail("%s", gd_error_text());
     if (rc == 0 && !is_shared) /* before the search, so that nothing is missed between the two */
-        rc = cli_directories_open(&a->directories, dir, o->what->recursive, o->what->hidden);
+        rc = cli_directories_open(&a->directories, a->dir, o->what->recursive, o->what->hidden);
     if (rc == 0)
-        rc = search(a, dir);
+        rc = search(a, a->dir);
     if (rc < 0)
         cli_arrivals_close(&a);
     *out = a;

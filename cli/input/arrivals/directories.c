@@ -67,6 +67,17 @@ static int cannot_watch(const char *path)
 
 static int watch_tree(struct cli_directories *d, const char *path);
 
+/* Returns a path that must be freed, or NULL with gd__fail_text(). */
+static char *join(const char *dir, const char *name)
+{
+    char *path = NULL;
+    if (asprintf(&path, strcmp(dir, "/") == 0 ? "%s%s" : "%s/%s", dir, name) < 0) {
+        (void)gd__fail("out of memory");
+        return NULL;
+    }
+    return path;
+}
+
 static bool is_directory(const char *path, const struct dirent *e)
 {
     struct stat st;
@@ -84,11 +95,11 @@ static bool is_wanted(const struct cli_directories *d, const char *name)
 
 static int watch_entry(struct cli_directories *d, const char *dir, const struct dirent *e)
 {
-    char *path = NULL;
     if (!is_wanted(d, e->d_name))
         return 0;
-    if (asprintf(&path, "%s/%s", dir, e->d_name) < 0)
-        return gd__fail("out of memory");
+    char *path = join(dir, e->d_name);
+    if (!path)
+        return -1;
     const int rc = is_directory(path, e) ? watch_tree(d, path) : 0;
     free(path);
     return rc;
@@ -173,6 +184,17 @@ static bool is_whole(const char *path)
     return lstat(path, &st) == 0 && (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
 }
 
+/* Whether a new name may be that of a file which was complete before: made with link(), and its other name was removed
+ * since then. That changes a file's status, but not its contents. */
+static bool is_linked(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+        return false;
+    const struct timespec *m = &st.st_mtim, *c = &st.st_ctim;
+    return m->tv_sec < c->tv_sec || (m->tv_sec == c->tv_sec && m->tv_nsec < c->tv_nsec);
+}
+
 static int note_directory(struct cli_directories *d, const char *name, const char *path, cli_change_fn *fn, void *user)
 {
     if (!d->recursive || !is_wanted(d, name))
@@ -183,14 +205,16 @@ static int note_directory(struct cli_directories *d, const char *name, const cha
 static int note_entry(struct cli_directories *d, const struct inotify_event *e, const char *dir, cli_change_fn *fn,
                       void *user)
 {
-    char *path = NULL;
+    char *path = join(dir, e->name);
     int rc = 0;
-    if (asprintf(&path, "%s/%s", dir, e->name) < 0)
-        return gd__fail("out of memory");
+    if (!path)
+        return -1;
     if (e->mask & IN_ISDIR)
         rc = e->mask & (IN_CREATE | IN_MOVED_TO) ? note_directory(d, e->name, path, fn, user) : 0;
     else if (e->mask & (IN_CLOSE_WRITE | IN_MOVED_TO) || is_whole(path))
         rc = fn(user, CLI_CHANGE_FILE, path);
+    else if (is_linked(path))
+        rc = fn(user, CLI_CHANGE_NAME, path);
     free(path);
     return rc;
 }

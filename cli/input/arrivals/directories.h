@@ -15,6 +15,7 @@ enum cli_change {
     CLI_CHANGE_FILE = 0,      /* this file is complete */
     CLI_CHANGE_DIRECTORY = 1, /* this directory is new; it is watched now, and may have files already */
     CLI_CHANGE_LOST = 2,      /* changes were lost, because there were too many: everything must be looked at again */
+    CLI_CHANGE_NAME = 3,      /* this file has got its name; it may be complete, or still be written to */
 };
 
 /* path: NULL for LOST; borrowed until the function returns. Returns 0 to continue, or -1 with gd__fail_text(). */

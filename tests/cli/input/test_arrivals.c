@@ -39,12 +39,17 @@ static int begin_to_write(const char *path)
     return fd;
 }
 
-static void begin(void)
+static void begin_in(const char *dir)
 {
     options.what = &what;
     options.cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (cli_arrivals_open(&arrivals, "in", &options) < 0)
+    if (cli_arrivals_open(&arrivals, dir, &options) < 0)
         FAIL("%s", gd__fail_text());
+}
+
+static void begin(void)
+{
+    begin_in("in");
 }
 
 static void end(void)
@@ -120,6 +125,30 @@ TEST(files_that_appear_at_once)
     CHECK_EQ(mkfifo("in/pipe", 0666), 0);
     make_new("in/last");
     check_next("in/last");
+    end();
+}
+
+/* When the event is read, nothing shows any more that the file had another name. */
+TEST(a_file_whose_other_name_is_removed)
+{
+    enter();
+    make_old("outside", "x");
+    begin();
+    CHECK_EQ(link("outside", "in/linked"), 0);
+    CHECK_EQ(unlink("outside"), 0);
+    check_next("in/linked");
+    end();
+}
+
+/* A journal and the list of known files compare names. */
+TEST(a_slash_at_the_end_of_the_directory_changes_no_name)
+{
+    enter();
+    make_old("in/a", "1");
+    begin_in("in//");
+    make_new("in/b");
+    check_next("in/a");
+    check_next("in/b");
     end();
 }
 
