@@ -344,9 +344,9 @@ void gd__deliver_device_out(void *ctx, unsigned w, const char *message);
 void gd__deliver_worker_died(void *ctx, unsigned w, const char *message, bool given_up);
 
 /* queue_node.c: a run that takes its tasks from a queue */
-int gd__queue_begin(struct gd_dispatcher *d);            /* does nothing if there is no queue */
-void gd__queue_worker_is_ready(struct gd_dispatcher *d); /* it has said how many tasks it takes at once */
-void gd__queue_stop(struct gd_dispatcher *d); /* the run ends early: pull nothing more. May be called twice */
+int gd__queue_begin(struct gd_dispatcher *d);        /* does nothing if there is no queue */
+void gd__queue_count_slots(struct gd_dispatcher *d); /* a worker has said how many tasks it takes, or has ended */
+void gd__queue_stop(struct gd_dispatcher *d);        /* the run ends early: pull nothing more. May be called twice */
 /* Call it after the callbacks of all tasks. rc: the result of the run, whose error message is set. Gives back the tasks
  * that have no record, and waits until the server has the others. Returns the result of the run. */
 int gd__queue_finish(struct gd_dispatcher *d, int rc);

@@ -47,7 +47,7 @@ static unsigned count_slots(const struct gd_dispatcher *d)
     return slots > 0 ? slots : 1;
 }
 
-void gd__queue_worker_is_ready(struct gd_dispatcher *d)
+void gd__queue_count_slots(struct gd_dispatcher *d)
 {
     if (d->queue)
         gd__queue_run_set_slots(d->queue, count_slots(d));

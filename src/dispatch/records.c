@@ -140,7 +140,7 @@ static int take_lifecycle(struct gd_dispatcher *d, struct gd__seat *seat, const 
         seat->ends_tasks = r->slot.position & GD__READY_ENDS_TASKS;
         gd__sched_loads(&d->sched, seat->index, r->slot.position & GD__READY_LOADS);
         rc = gd__sched_ready(&d->sched, d->now, seat->index, r->slot.attempt);
-        gd__queue_worker_is_ready(d);
+        gd__queue_count_slots(d);
         return rc;
     case GD__R_SETUP_FAILED:
         return gd__sched_setup_failed(&d->sched, d->now, seat->index, message);

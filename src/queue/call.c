@@ -274,7 +274,7 @@ int gd__caller_open(struct gd__caller **out, const struct gd__caller_config *con
     if (!s)
         return gd__error(GD_E_NO_MEMORY, "no memory for requests to the server of a queue");
     pthread_mutex_init(&s->mutex, NULL);
-    s->listener = (struct gd__queue_listener){ s, take_answer, take_connected };
+    s->listener = (struct gd__queue_listener){ .user = s, .answer = take_answer, .connected = take_connected };
     s->connected = true;
     struct gd__caller *c = NULL;
     int rc = new_caller(&c, s, config);

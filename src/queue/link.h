@@ -137,6 +137,8 @@ struct gd__queue_listener {
     void (*answer)(void *user, const struct gd__queue_answer *a);
     /* The connection was lost (text: why) or is there again. A new link is connected. */
     void (*connected)(void *user, bool is_connected, const char *text);
+    /* The link has given up: it will not be connected again (text: why, for example wrong credentials). May be NULL. */
+    void (*closed)(void *user, const char *text);
 };
 
 struct gd__queue_link;

@@ -83,6 +83,7 @@ void gd__seat_ended(struct gd__seat *seat)
     gd__seat_clear(seat);
     d->now = gd__now_ns(); /* callbacks may have taken long, and new time limits begin now */
     gd__sched_exited(&d->sched, d->now, seat->index, &death);
+    gd__queue_count_slots(d);
 }
 
 void gd__seat_process_ended(struct gd__watch *w, uint32_t events)

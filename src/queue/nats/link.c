@@ -456,6 +456,8 @@ static void on_closed(gd__nats_conn *c, void *user)
     if (!l->is_closing) {
         l->listener.connected(l->listener.user, false, connection_error(l, c, text, sizeof text));
         finish_all(l, ANY, "", GD__ANSWER_DENIED, CLOSED);
+        if (l->listener.closed)
+            l->listener.closed(l->listener.user, text);
     }
     unlock(&l->calls);
     lock(&l->lock);
@@ -476,7 +478,7 @@ static bool quoted(const char *text, char out[GD__JS_SUBJECT_ROOM])
 }
 
 /* The server does not answer a request that the credentials do not allow. It sends a message with the subject. If it is
- * the subject for answers, no answer comes to any request. */
+ * the subject for answers, no answer comes to any request. Without acknowledgements a node cannot work either. */
 static void on_error(gd__nats_conn *c, gd__nats_sub *s, int status, void *user)
 {
     struct link *l = user;
@@ -487,7 +489,8 @@ static void on_error(gd__nats_conn *c, gd__nats_sub *s, int status, void *user)
     lock(&l->calls);
     if (!l->is_closing && quoted(connection_error(l, c, text, sizeof text), subject)) {
         const bool is_inbox = strncmp(subject, l->inbox, strlen(l->inbox)) == 0;
-        finish_all(l, is_inbox ? ANY : WITH_SUBJECT, subject, GD__ANSWER_DENIED, text);
+        const bool is_ack = strncmp(subject, "$JS.ACK.", strlen("$JS.ACK.")) == 0;
+        finish_all(l, is_inbox || is_ack ? ANY : WITH_SUBJECT, subject, GD__ANSWER_DENIED, text);
     }
     unlock(&l->calls);
 }

@@ -70,7 +70,7 @@ int gd__nats_open(struct gd__queue_link **out, const struct gd__queue_address *a
                   const struct gd__queue_listener *listener)
 {
     struct opening opening = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
-    const struct gd__queue_listener first = { &opening, take_answer, take_state };
+    const struct gd__queue_listener first = { .user = &opening, .answer = take_answer, .connected = take_state };
     const uint32_t timeout_ms = o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
     struct gd__queue_link *link = NULL;
     int rc = gd__nats_link_open(&link, a, o, timeout_ms, &first);

@@ -30,6 +30,7 @@ enum {
     GD__NODE_HELD_MOST = 4096, /* tasks; a bundle may exceed it */
     GD__NODE_BUCKETS = 4096,
     GD__NODE_SAID = 256,
+    GD__NODE_SAY_TRIES = 5, /* a request that had to be repeated so often is worth a line */
 };
 #define GD__NODE_MS     UINT64_C(1000000)
 #define GD__NODE_SECOND UINT64_C(1000000000)

@@ -301,6 +301,11 @@ void gd__node_message_answer(struct gd__node *n, struct gd__node_message *m, con
         gd__node_say_once(n, m->sequence + m->state,
                           "the server could not do what it was asked, and is asked again: %s", a->text ? a->text : "");
         break;
+    case GD__ANSWER_LATER:
+        if (m->tries >= GD__NODE_SAY_TRIES)
+            gd__node_say_once(n, GD__ANSWER_LATER, "the server is not ready for records, and is asked again: %s",
+                              a->text ? a->text : "");
+        break;
     default:
         break;
     }

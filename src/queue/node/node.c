@@ -172,6 +172,12 @@ void gd__node_fail(struct gd__node *n, const char *text)
     (void)snprintf(n->end_text, sizeof n->end_text, "%s", text ? text : "");
 }
 
+void gd__node_closed(struct gd__node *n, uint64_t now_ns, const char *text)
+{
+    n->now_ns = now_ns;
+    gd__node_fail(n, text);
+}
+
 bool gd__node_is_cut_off(const struct gd__node *n)
 {
     const uint64_t limit = n->draining && n->lost_ns > END_NS ? END_NS : n->lost_ns;
@@ -387,10 +393,10 @@ uint64_t gd__node_tick(struct gd__node *n, uint64_t now_ns)
         return GD__NODE_NEVER;
     if (!n->begun)
         begin(n);
-    if (n->end == GD__NODE_FAILED && !n->draining) {
-        n->end_by_ns = now_ns + END_NS;
+    if (n->end == GD__NODE_FAILED && !n->draining)
         drain(n);
-    }
+    if (n->end == GD__NODE_FAILED && n->given_tasks == 0 && n->end_by_ns == GD__NODE_NEVER)
+        n->end_by_ns = now_ns + END_NS; /* for the records of tasks that have just ended */
     run_timers(n);
     send_notices(n);
     gd__node_turns(n);

@@ -115,6 +115,8 @@ void gd__node_close(struct gd__node **node); /* says nothing to the server: leas
 
 void gd__node_answer(struct gd__node *n, uint64_t now_ns, const struct gd__queue_answer *answer);
 void gd__node_connected(struct gd__node *n, uint64_t now_ns, bool is_connected);
+/* It will not be connected again: the node ends with this text, when its tasks have ended. */
+void gd__node_closed(struct gd__node *n, uint64_t now_ns, const char *text);
 
 /* A task has ended. The record is copied; its key, number and state MOVED are set by the node. */
 void gd__node_ended(struct gd__node *n, uint64_t now_ns, const struct gd__node_task *task,

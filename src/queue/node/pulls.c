@@ -187,6 +187,9 @@ static void pull_failed(struct gd__node *n, const struct gd__node_request *r, co
         n->in_round = false;
     if (a->kind == GD__ANSWER_FAILED)
         gd__node_say_once(n, GD__ANSWER_FAILED, "the server does not give out tasks: %s", a->text ? a->text : "");
+    if (a->kind == GD__ANSWER_LATER && n->pull_tries >= GD__NODE_SAY_TRIES)
+        gd__node_say_once(n, GD__ANSWER_LATER, "the server is not ready to give out tasks, and is asked again: %s",
+                          a->text ? a->text : "");
     n->pull_at_ns = n->now_ns + gd__node_delay_ns(n, n->pull_tries++);
 }
 

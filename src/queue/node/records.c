@@ -154,6 +154,8 @@ void gd__node_record_read(struct gd__node *n, struct gd__node_message *m)
     char subject[GD__QUEUE_SUBJECT_ROOM];
     struct gd__queue_request q = { .ask = GD__ASK_LAST,
                                    .stream = GD__QUEUE_RECORD,
+                                   /* after a refusal there is one, though perhaps not on every replica yet */
+                                   .by_leader = m->state == GD__LEASE_COMPARING || m->state == GD__LEASE_CONFIRMING,
                                    .subject = record_subject(n, m, subject) };
     gd__node_message_ask(n, m, &q);
 }
@@ -237,8 +239,10 @@ void gd__node_record_published(struct gd__node *n, struct gd__node_message *m, c
         too_large(n, m);
     else if (a->kind == GD__ANSWER_REFUSED)
         gd__node_step(n, m, GD__LEASE_REFUSED);
-    else
+    else if (a->kind == GD__ANSWER_OK)
         accepted(n, m);
+    else
+        gd__node_retry(n, m); /* an answer that makes no sense: the record is kept until it is confirmed */
 }
 
 static void count_failure(struct gd__node *n, const struct gd__node_entry *e, bool won)

@@ -1,4 +1,5 @@
 /* Events for the thread of a node. They come from the link, the scheduler and the run. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -139,6 +140,20 @@ void gd__queue_run_connected(void *run, bool is_connected, const char *text)
                           "the connection to the server of the queue was lost%s%s: running tasks go on, and their "
                           "records are kept",
                           text && *text ? ": " : "", text ? text : "");
+}
+
+void gd__queue_run_closed(void *run, const char *text)
+{
+    struct gd__queue_run *r = run;
+    char line[GD__QUEUE_RUN_TEXT];
+    (void)snprintf(line, sizeof line, "the server of the queue does not accept this node any more%s%s",
+                   text && *text ? ": " : "", text ? text : "");
+    struct gd__run_event *e = gd__queue_run_event(GD__RUN_CLOSED, strlen(line) + 1);
+    if (e)
+        memcpy(e->bytes, line, strlen(line) + 1);
+    pthread_mutex_lock(&r->lock);
+    gd__queue_run_post_locked(r, e);
+    pthread_mutex_unlock(&r->lock);
 }
 
 /* --- the thread --- */

@@ -48,6 +48,7 @@ struct gd__queue_given {
 enum gd__run_event_kind {
     GD__RUN_ANSWER = 1,
     GD__RUN_CONNECTED,
+    GD__RUN_CLOSED, /* the link has given up; bytes: why */
     GD__RUN_ENDED,
     GD__RUN_RETURNED,
     GD__RUN_DRAIN,
@@ -168,6 +169,7 @@ void gd__queue_run_call_answered(struct gd__queue_run *r, const struct gd__queue
 /* inbox.c */
 void gd__queue_run_answered(void *run, const struct gd__queue_answer *a); /* of the listener */
 void gd__queue_run_connected(void *run, bool is_connected, const char *text);
+void gd__queue_run_closed(void *run, const char *text);
 void gd__queue_run_post(struct gd__queue_run *r, enum gd__run_event_kind kind, const struct gd__node_task *task);
 /* NULL: the event is lost, and the node ends. The lock is held. */
 void gd__queue_run_post_locked(struct gd__queue_run *r, struct gd__run_event *e);

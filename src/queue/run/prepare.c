@@ -99,7 +99,7 @@ static int refused(const struct gd__queue_run *r, const char *what)
     }
 }
 
-/* Like call(), but asks again while the server cannot answer. Returns the kind of the answer, or a negative code. */
+/* Like call(), but asks again while the server cannot answer: for ever, if the node waits for its queue. Returns the kind of the answer, or a negative code. */
 static int ask(struct gd__queue_run *r, const struct gd__queue_request *request, const char *what)
 {
     const uint64_t until = gd__now_ns() + r->queue->connect_timeout_ms * GD__NS_PER_MS;
@@ -111,7 +111,7 @@ static int ask(struct gd__queue_run *r, const struct gd__queue_request *request,
         if (kind != GD__ANSWER_LOST && kind != GD__ANSWER_LATER)
             return kind == GD__ANSWER_OK || kind == GD__ANSWER_NONE || kind == GD__ANSWER_REFUSED ? (int)kind
                                                                                                   : refused(r, what);
-        if (gd__now_ns() >= until)
+        if (gd__now_ns() >= until && r->phase != GD__RUN_AWAITING)
             return refused(r, what);
         if ((rc = wait_ms(r, AGAIN_MS)) < 0)
             return rc;
@@ -146,7 +146,8 @@ static int reach_server(struct gd__queue_run *r)
 {
     const struct gd__queue_listener listener = { .user = r,
                                                  .answer = gd__queue_run_answered,
-                                                 .connected = gd__queue_run_connected };
+                                                 .connected = gd__queue_run_connected,
+                                                 .closed = gd__queue_run_closed };
     const struct gd__queue_patience patience = { .is_endless = r->queue->idle_exit_ms == GD_QUEUE_IDLE_NEVER,
                                                  .say = say_waiting,
                                                  .pause = pause_connecting,

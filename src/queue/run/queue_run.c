@@ -92,6 +92,9 @@ static void handle(struct gd__queue_run *r, const struct gd__run_event *e)
     case GD__RUN_CONNECTED:
         gd__node_connected(r->node, now, e->is_connected);
         break;
+    case GD__RUN_CLOSED:
+        gd__node_closed(r->node, now, e->bytes);
+        break;
     case GD__RUN_ENDED:
         gd__node_ended(r->node, now, e->task, &e->record);
         break;

@@ -74,7 +74,8 @@ int gd__tcp_connect(const struct gd__queue_server *s, uint64_t deadline_ns)
     (void)snprintf(port, sizeof port, "%u", s->port);
     const int rc = getaddrinfo(s->host, port, &hints, &found);
     if (rc != 0)
-        return gd__error(GD_E_FAILED, "there is no host \"%s\": %s", s->host, gai_strerror(rc));
+        return gd__error(rc == EAI_AGAIN ? GD_E_BUSY : GD_E_FAILED, "there is no host \"%s\": %s", s->host,
+                         gai_strerror(rc));
     for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
         fd = connect_to(a, deadline_ns);
         if (fd < 0 && failure != ECONNREFUSED)

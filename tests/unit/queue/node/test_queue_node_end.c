@@ -556,6 +556,68 @@ TEST(a_server_that_denies)
     script_close(s);
 }
 
+/* The time for the last records begins when the last task has ended. Until then there is nothing to do. */
+TEST(a_server_that_denies_while_a_long_task_runs)
+{
+    const struct gd__node_config c = script_config();
+    struct script *s = open_config(&c);
+    struct message m = make_message(1, 1, 0);
+    deliver_new(s, &m, 1);
+    answer_with(s, must_ask(s, GD__ASK_PULL, NULL),
+                (struct gd__queue_answer){ .kind = GD__ANSWER_DENIED, .text = "permissions violation" });
+    for (unsigned i = 0; i < 100; i++) { /* minutes */
+        pass(s, 1000);
+        CHECK_GT(s->due, s->now);
+    }
+    end_task(s, 0, 1000);
+    CHECK_EQ(s->finishes, 0);
+    answer(s, must_ask(s, GD__ASK_PUBLISH, NULL), GD__ANSWER_OK);
+    CHECK(s->finishes == 1 && s->end == GD__NODE_FAILED);
+    free_message(&m);
+    script_close(s);
+}
+
+/* For example because its credentials are not accepted any more. */
+TEST(a_link_that_has_given_up)
+{
+    const struct gd__node_config c = script_config();
+    struct script *s = open_config(&c);
+    struct message m = make_message(1, 1, 0);
+    deliver_new(s, &m, 1);
+    gd__node_connected(s->node, s->now, false);
+    gd__node_closed(s->node, s->now, "authorization violation");
+    tick(s);
+    CHECK_EQ(s->finishes, 0); /* the task ends first; its record is kept */
+    end_task(s, 0, 1000);
+    CHECK_EQ(s->keeps, 1);
+    pass(s, 6000);
+    CHECK(s->finishes == 1 && s->end == GD__NODE_FAILED);
+    CHECK_STR(s->text, "authorization violation");
+    free_message(&m);
+    script_close(s);
+}
+
+/* Its disk is full, say. Nothing is lost, but somebody must do something. */
+TEST(a_server_that_is_not_ready_for_long_is_reported)
+{
+    const struct gd__node_config c = script_config();
+    struct script *s = open_config(&c);
+    struct message m = make_message(1, 1, 0);
+    deliver_new(s, &m, 1);
+    end_task(s, 0, 1000);
+    for (unsigned i = 0; i < 7; i++) {
+        wait_for(s, GD__ASK_PUBLISH);
+        answer_with(s, must_ask(s, GD__ASK_PUBLISH, NULL),
+                    (struct gd__queue_answer){ .kind = GD__ANSWER_LATER, .text = "insufficient resources" });
+    }
+    CHECK_CONTAINS(s->line, "not ready for records, and is asked again: insufficient resources");
+    wait_for(s, GD__ASK_PUBLISH);
+    answer(s, must_ask(s, GD__ASK_PUBLISH, NULL), GD__ANSWER_OK);
+    CHECK_EQ(s->forgets, 1);
+    free_message(&m);
+    script_close(s);
+}
+
 TEST(a_queue_that_was_removed)
 {
     const struct gd__node_config c = script_config();
