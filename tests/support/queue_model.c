@@ -39,6 +39,7 @@ struct queue_model {
     pthread_cond_t news, changed;
     pthread_t thread;
     bool stop, cut, tell_cut, is_mute;
+    size_t n_lost; /* requests while the links were cut */
     struct server server;
     struct model_link links[CLIENTS];
     unsigned n_links;
@@ -190,6 +191,7 @@ static int model_ask(struct gd__queue_link *link, const struct gd__queue_request
     w->next = l->waits;
     l->waits = w;
     if (m->cut) {
+        m->n_lost++;
         const struct gd__queue_answer a = { .id = request->id, .kind = GD__ANSWER_LOST, .text = "" };
         collect(m, l->client, &a);
     } else if (!m->is_mute) {
@@ -410,6 +412,14 @@ size_t queue_model_count(struct queue_model *m, enum gd__queue_kind stream)
     const size_t n = count(m, stream);
     pthread_mutex_unlock(&m->lock);
     return n;
+}
+
+void queue_model_await_lost(struct queue_model *m, size_t wanted)
+{
+    pthread_mutex_lock(&m->lock);
+    while (m->n_lost < wanted)
+        pthread_cond_wait(&m->changed, &m->lock);
+    pthread_mutex_unlock(&m->lock);
 }
 
 void queue_model_await(struct queue_model *m, enum gd__queue_kind stream, size_t wanted)

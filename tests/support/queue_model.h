@@ -43,6 +43,7 @@ void queue_model_remove_consumers(struct queue_model *m); /* nothing is delivere
 
 /* While links are cut, requests and notices get lost. Links report it. */
 void queue_model_cut(struct queue_model *m, bool is_cut);
+void queue_model_await_lost(struct queue_model *m, size_t requests); /* until so many were lost */
 /* From now on the server does not answer, but the links stay connected. */
 void queue_model_stop(struct queue_model *m);
 

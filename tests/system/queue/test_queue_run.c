@@ -568,6 +568,26 @@ TEST(a_node_that_waits_for_its_server_can_be_shut_down)
     close_world(&w);
 }
 
+/* However long its server is down: here for longer than the time in which a server must answer at the beginning. */
+TEST(a_node_that_waits_for_its_queue_survives_its_server)
+{
+    struct world w;
+    open_world(&w, 1);
+    queue.idle_exit_ms = GD_QUEUE_IDLE_NEVER;
+    queue.connect_timeout_ms = 1;
+    world_launch(&w);
+    world_await(w.page, WC_SETUPS, 1);
+    queue_model_cut(model, true);
+    queue_model_await_lost(model, 3);
+    queue_model_cut(model, false);
+    world_add(&w, (struct world_order){ .what = W_ECHO });
+    push_all(&w);
+    queue_model_await(model, GD__QUEUE_RECORD, 1);
+    gd_dispatcher_shutdown(w.d);
+    CHECK_EQ(world_join(&w), GD_E_SHUTDOWN);
+    close_world(&w);
+}
+
 /* Nobody has created the consumer of these tasks, or somebody has removed it. */
 TEST(a_missing_consumer_is_created)
 {
