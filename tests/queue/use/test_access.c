@@ -2,6 +2,10 @@
  *
  * Who may use a server and a queue: credentials, TLS, versions, names, commands. What is refused has a clear message.
  */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "queue/keys.h"
 #include "queue/server.h"
 #include "queue/work.h"
@@ -225,6 +229,28 @@ TEST(another_command_is_refused)
     n = node_start("--gpus sim:1");
     CHECK_EQ(node_wait(&n), 0);
     check_queue(s.port, 6);
+}
+
+/* The client library gives up after two refusals. With an hour for a lost server, only the refusal explains the end. */
+TEST(password_that_was_changed_ends_a_node)
+{
+    char command[2 * SERVER_PATH];
+    begin(&(struct server_options){ .user = "me", .password = "sesame" });
+    setenv("NATS_USER", "me", 1);
+    setenv("NATS_PASSWORD", "sesame", 1);
+    check_accepted("");
+    CHECK_EQ(mkfifo("pipe", 0600), 0);
+    struct node n =
+        command_start("run --queue \"$URL\" --gpus sim:1 --idle-exit never --lost-timeout 1h 'echo {} > pipe'");
+    const int fd = open("pipe", O_RDONLY | O_CLOEXEC); /* until a task runs */
+    CHECK(fd >= 0);
+    snprintf(command, sizeof command, "sed -i s/sesame/changed/ '%s/config'", s.dir);
+    CHECK_EQ(system(command), 0);
+    server_kill(&s);
+    server_again(&s);
+    CHECK_NE(node_wait(&n), 0);
+    CHECK_CONTAINS(node_errors(&n), "does not accept this node any more: ");
+    close(fd);
 }
 
 TEST(workers_get_no_secrets)
