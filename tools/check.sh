@@ -141,7 +141,7 @@ configure_asan() {
     configure build-asan -Db_sanitize=address,undefined -Db_lundef=false && tools/transcriber.sh --cached build-asan
 }
 
-# Without the suite "whole", which runs whole programs. The other suites run the same code of this project.
+# Without the suite "whole": whole programs, and programs that take long here. The other suites run the same code.
 step_asan() {
     look_for_leaks "${CC:-gcc}" && configure_asan &&
         tools/test.sh build-asan -t 5 --no-suite headers --no-suite install --no-suite python --no-suite cluster \
