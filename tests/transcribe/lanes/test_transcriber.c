@@ -122,10 +122,13 @@ static void on_done(struct tr_request *r, enum tr_outcome outcome, const char *m
 static struct tr_transcriber *transcriber;
 static struct tr_settings settings;
 
+/* A case may begin again, after it has closed the transcriber before. */
 static void begin(const char *more)
 {
+    static char *kept; /* what the settings point to */
     char text[PATH_MAX + 200];
-    char *kept;
+    free(kept);
+    kept = NULL;
     const int n =
         snprintf(text, sizeof text, "model=%s\nno_gpu=yes\nthreads=1\n%s", source_path("models/ggml-demo.bin"), more);
     if (tr_settings_read(&settings, &kept, text, (size_t)n) < 0 || tr_lanes_open(&transcriber, &settings) < 0)
