@@ -36,8 +36,8 @@ tidy_python() {
         -Iinclude -Isrc -I. \
         -isystem "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')"
 }
-# Headers that the transcription sources include, themselves or through a header of their directory, and the package of
-# each. A source is skipped if one of its packages is missing. Warnings in system headers are not reported.
+# Headers that the transcription sources include, themselves or through a header of their directory or below it, and the
+# package of each. A source is skipped if one of its packages is missing. Warnings in system headers are not reported.
 speech_headers='
 libavcodec/ libavcodec
 libavformat/ libavformat
@@ -51,7 +51,7 @@ ggml whisper'
 tidy_speech_file() {
     local header module flags=()
     while read -r header module; do
-        [ -n "$header" ] && cat "$1" "$(dirname "$1")"/*.h | grep -q "#include <$header" || continue
+        [ -n "$header" ] && cat "$1" "$(dirname "$1")"/*.h "$(dirname "$1")"/*/*.h 2>/dev/null | grep -q "#include <$header" || continue
         pkg-config --exists "$module" || { echo "$1: not checked, $module is missing" && return 0; }
         local words
         read -ra words <<<"$(pkg-config --cflags-only-I "$module" | sed 's/-I */-isystem /g')"
