@@ -105,6 +105,7 @@ static unsigned next_delay(struct waiting *w)
     return ms;
 }
 
+/* The pause between two attempts to connect, for callers that have no pause of their own which can be ended early. */
 static bool sleep_ms(unsigned ms)
 {
     struct timespec left = { ms / 1000, (long)(ms % 1000) * (long)GD__NS_PER_MS };

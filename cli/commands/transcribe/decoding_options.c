@@ -69,7 +69,7 @@ int cli_set_decoder(const struct cli_opt *opt, void *field, const char *text)
     return 0;
 }
 
-/* "cuda" is what is done anyway if there are GPUs, whoever made them. */
+/* "cuda" changes nothing: GPUs are used if there are any, of all vendors. */
 int cli_set_device(const struct cli_opt *opt, void *field, const char *text)
 {
     static const char *const gpus[] = { "cuda", "auto", "gpu" };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Chooses a decoder, and refuses settings that no decoder can do. In whisper.cpp, the decision to decode a window again is
+ * Chooses a decoder, and refuses settings that are not possible with any decoder. In whisper.cpp, the decision to decode a window again is
  * made inside whisper_full(), which has no function for other measures. It also adds the text of each window to the prompt,
  * or uses no prompt at all. */
 #include "apps/transcribe/engine/decoding/limits.h"

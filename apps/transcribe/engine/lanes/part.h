@@ -54,7 +54,7 @@ struct tr_reading {
     struct tr_audio *audio;
     bool split;     /* --split auto */
     size_t most;    /* samples of a part */
-    float *samples; /* those that no part has yet */
+    float *samples; /* read, but not in a part yet */
     size_t have, room;
     size_t before;   /* samples of the file before these */
     size_t position; /* samples that were read from the file */

@@ -35,8 +35,8 @@ void tr_vocabulary_free(struct tr_vocabulary *v);
 /* The text of a token, not NUL-terminated. Special tokens have none. */
 const char *tr_vocabulary_text(const struct tr_vocabulary *v, int token, size_t *size);
 
-/* Turns a text into tokens, as whisper.cpp does: words first, then the longest token that fits. Bytes that no token has
- * are left out. Returns the number of tokens, of which at most `most` are stored, or -1 with gd__fail_text(). */
+/* Turns a text into tokens, as whisper.cpp does: words first, then the longest token that fits. Bytes without a
+ * token are left out. Returns the number of tokens, of which at most `most` are stored, or -1 with gd__fail_text(). */
 long tr_vocabulary_tokens(struct tr_vocabulary *v, const char *text, int *tokens, size_t most);
 
 /* Sets the bytes of all text tokens that are symbols which nobody speaks: brackets, notes of music, a dash before a word. A
